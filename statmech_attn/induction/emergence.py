@@ -113,7 +113,9 @@ def emergence_point(
         raise ValueError(f"score: {y[~np.isfinite(y)][0]} at step {x[~np.isfinite(y)][0]:g}; must be finite")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level}: must lie strictly between 0 and 1")
-    risen = threshold if method == "threshold" else 5.0 * (uniform_baseline(50) if baseline is None else baseline)
+    risen = (
+        threshold if method == "threshold" else 5.0 * (uniform_baseline(50) if baseline is None else baseline)
+    )
     if not (np.isfinite(risen) and risen > 0.0):
         raise ValueError(f"threshold={threshold}, baseline={baseline}: must be positive and finite")
     finders: dict[str, Callable[[], tuple[float, float, float]]] = {
@@ -151,11 +153,11 @@ def _crossing(x: FloatArray, y: FloatArray, height: float) -> tuple[float, float
 
 
 def _logistic_curve(u: FloatArray, low: float, high: float, middle: float, log_width: float) -> FloatArray:
-    return low + (high - low) * special.expit((u - middle) / np.exp(log_width))
+    return np.asarray(low + (high - low) * special.expit((u - middle) / np.exp(log_width)))
 
 
 def _ramp_curve(u: FloatArray, low: float, high: float, corner: float, log_width: float) -> FloatArray:
-    return low + (high - low) * np.clip((u - corner) / np.exp(log_width), 0.0, 1.0)
+    return np.asarray(low + (high - low) * np.clip((u - corner) / np.exp(log_width), 0.0, 1.0))
 
 
 def _fit(
@@ -165,20 +167,30 @@ def _fit(
     if x.size < 5:
         raise ValueError(f"score: {x.size} points; a fitted emergence point needs at least 5")
     u = _log_steps(x)
+
+    def residual(p: FloatArray) -> FloatArray:
+        return curve(u, *p) - y
+
     result = optimize.least_squares(
-        lambda p: curve(u, *p) - y, start, x_scale=[0.1, 0.1, 0.1, 0.3], xtol=1e-12, ftol=1e-14, gtol=1e-12
+        residual, start, x_scale=[0.1, 0.1, 0.1, 0.3], xtol=1e-12, ftol=1e-14, gtol=1e-12
     )
     if not result.success:
         raise RuntimeError(f"the fit of the score curve did not converge: {result.message}")
-    variance = 2.0 * result.cost / (x.size - 4) if x.size > 4 else np.inf
-    covariance = variance * np.linalg.pinv(result.jac.T @ result.jac)
+    jacobian = np.asarray(result.jac)
+    covariance = 2.0 * result.cost / (x.size - 4) * np.linalg.pinv(jacobian.T @ jacobian)
     return result.x, float(stats.t.ppf(0.5 + level / 2.0, x.size - 4) * np.sqrt(covariance[2, 2]))
 
 
 def _fit_logistic(x: FloatArray, y: FloatArray, level: float) -> tuple[FloatArray, float]:
     step, lower, upper = _crossing(x, y, (y.min() + y.max()) / 2.0)
     width = max(np.log(upper / max(lower, upper / 10.0)), 0.05)
-    return _fit(_logistic_curve, x, y, [float(y.min()), float(y.max()), float(np.log(step)), float(np.log(width))], level)
+    return _fit(
+        _logistic_curve,
+        x,
+        y,
+        [float(y.min()), float(y.max()), float(np.log(step)), float(np.log(width))],
+        level,
+    )
 
 
 def _logistic(x: FloatArray, y: FloatArray, level: float) -> tuple[float, float, float]:

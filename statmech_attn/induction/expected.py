@@ -183,10 +183,9 @@ def _transition(value: ArrayLike) -> FloatArray:
     return P
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def _renewal(powers, P, pi, length):  # type: ignore[no-untyped-def]
     """Frequency, bigram and latest at look-backs 0 .. length - 1."""
-    size = pi.size
     cue, bigram, latest = np.zeros(length), np.zeros(length), np.zeros(length)
     first, pair, hit = np.zeros(length), np.zeros(length), np.zeros(length)
     for a in range(pi.size):

@@ -115,7 +115,7 @@ def uniform_attention(length: int) -> FloatArray:
     """
     if length < 1:
         raise ValueError(f"length={length}: must be at least 1")
-    return np.tril(np.ones((length, length))) / np.arange(1.0, length + 1.0)[:, None]
+    return np.asarray(np.tril(np.ones((length, length))) / np.arange(1.0, length + 1.0)[:, None])
 
 
 def uniform_baseline(half_length: int) -> float:
@@ -159,10 +159,12 @@ def repeated_prefix_matching(attention: Attention) -> FloatArray:
     def score(weights: FloatArray) -> FloatArray:
         length = weights.shape[-1]
         if length % 2:
-            raise ValueError(f"attention: length {length} is odd; the sequence must be one half repeated twice")
+            raise ValueError(
+                f"attention: length {length} is odd; the sequence must be one half repeated twice"
+            )
         half = length // 2
         q = np.arange(half, length)
-        return weights[..., q, q - half + 1].mean(axis=-1)
+        return np.asarray(weights[..., q, q - half + 1].mean(axis=-1))
 
     return _each_layer(attention, score)
 
@@ -179,7 +181,7 @@ def previous_token(attention: Attention) -> FloatArray:
     def score(weights: FloatArray) -> FloatArray:
         if weights.shape[-1] < 2:
             return np.full(weights.shape[:-2], np.nan)
-        return np.diagonal(weights, -1, -2, -1).mean(axis=-1)
+        return np.asarray(np.diagonal(weights, -1, -2, -1).mean(axis=-1))
 
     return _each_layer(attention, score)
 
@@ -237,7 +239,9 @@ def prefix_matching(
 def duplicate_token(
     attention: Attention, ids: ArrayLike, *, denominator: Literal["matched", "all"] = "matched"
 ) -> FloatArray:
-    """Duplicate-token score: attention to earlier occurrences of the token, M[q, k] = 1 iff k < q, x[k] = x[q].
+    """Duplicate-token score: attention to earlier occurrences of the token.
+
+        M[q, k] = 1 iff k < q and x[k] = x[q]
 
     Parameters and errors as in `prefix_matching`.
 
@@ -303,7 +307,8 @@ def logit_attribution(head_output: Any, unembedding: Any, ids: ArrayLike) -> Flo
     Raises
     ------
     TypeError, ValueError
-        If ids are not integers, not a distinct half repeated twice, outside the vocabulary, or shapes disagree.
+        If ids are not integers, not a distinct half repeated twice or outside the vocabulary, or shapes
+        disagree.
 
     Notes
     -----
@@ -319,7 +324,9 @@ def logit_attribution(head_output: Any, unembedding: Any, ids: ArrayLike) -> Flo
     output, matrix, x = _array(head_output, "head_output"), _array(unembedding, "unembedding"), _ids(ids)
     half = _repeated_half(x)
     if matrix.ndim != 2 or output.ndim < 2 or output.shape[-1] != matrix.shape[0]:
-        raise ValueError(f"head_output {output.shape}, unembedding {matrix.shape}: must be (..., 2s, d) and (d, V)")
+        raise ValueError(
+            f"head_output {output.shape}, unembedding {matrix.shape}: must be (..., 2s, d) and (d, V)"
+        )
     _in_vocabulary(x, matrix.shape[1])
     _aligned("head_output", output.shape, x, length_axis=-2, batch_axis=-4)
     columns = np.moveaxis(matrix[:, x[..., :half]], 0, -2)  # (d, s) or (batch, d, s)
@@ -451,7 +458,7 @@ def _in_vocabulary(x: IntArray, size: int) -> None:
 
 
 def _repeated_half(x: IntArray) -> int:
-    half = x.shape[-1] // 2
+    half = int(x.shape[-1]) // 2
     rows = np.atleast_2d(x)
     if x.shape[-1] < 4 or x.shape[-1] % 2 or not np.array_equal(rows[:, :half], rows[:, half:]):
         raise ValueError(f"ids of shape {x.shape}: must be one half of at least 2 ids repeated twice")
@@ -464,7 +471,9 @@ def _aligned(name: str, shape: tuple[int, ...], x: IntArray, length_axis: int, b
     if len(shape) < -length_axis or shape[length_axis] != x.shape[-1]:
         raise ValueError(f"{name} of shape {shape}: does not fit ids of length {x.shape[-1]}")
     if x.ndim == 2 and (len(shape) < -batch_axis or shape[batch_axis] != x.shape[0]):
-        raise ValueError(f"{name} of shape {shape}: axis {batch_axis} must be the batch of {x.shape[0]} sequences")
+        raise ValueError(
+            f"{name} of shape {shape}: axis {batch_axis} must be the batch of {x.shape[0]} sequences"
+        )
 
 
 def _mean_defined(values: FloatArray) -> FloatArray:
@@ -512,13 +521,17 @@ def _each_layer(
         _check_attention(weights, "sequence", f"layer {layer}, ")
         scores.append(score(weights))
     if not scores or any(one.shape != scores[0].shape for one in scores):
-        raise ValueError(f"attention: {len(scores)} layers of different shapes; all must be alike and not empty")
+        raise ValueError(
+            f"attention: {len(scores)} layers of different shapes; all must be alike and not empty"
+        )
     return np.stack(scores)
 
 
 def _check_attention(weights: FloatArray, before_head: str, where: str = "") -> None:
     if not 2 <= weights.ndim <= 5 or weights.shape[-1] != weights.shape[-2]:
-        raise ValueError(f"attention: {where}shape {weights.shape} must be (T, T) with up to three axes before")
+        raise ValueError(
+            f"attention: {where}shape {weights.shape} must be (T, T) with up to three axes before"
+        )
     for error, sentence in (
         (np.abs(weights.sum(axis=-1) - 1.0), "does not sum to one: off by"),
         (np.triu(np.abs(weights), 1).max(axis=-1), "attends to later keys (not causal): up to"),

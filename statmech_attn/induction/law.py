@@ -98,7 +98,9 @@ class InductionLaw:
         if version not in laws:
             raise ValueError(f"version={version!r}: the published versions are {', '.join(laws)}")
         # Readers of the paper give 2048 or 4096 as the largest context; the smaller one warns earlier.
-        return cls(*laws[version], f"arXiv 2511.16893{version}", (4.0, 512.0), (4.0, 2048.0), correlation=0.98)
+        return cls(
+            *laws[version], f"arXiv 2511.16893{version}", (4.0, 512.0), (4.0, 2048.0), correlation=0.98
+        )
 
     @classmethod
     def fit(
@@ -151,9 +153,13 @@ class InductionLaw:
         design = np.column_stack([np.ones(batch.size), -np.log(batch), -np.log(context)])
         emerged = int(np.isfinite(upper).sum())
         if emerged < 4:
-            raise ValueError(f"runs: {emerged} of {batch.size} emerged; a fit of three coefficients needs at least 4")
+            raise ValueError(
+                f"runs: {emerged} of {batch.size} emerged; a fit of three coefficients needs at least 4"
+            )
         if np.linalg.matrix_rank(design[np.isfinite(upper)]) < 3:
-            raise ValueError("runs: batch_size and context_size must both vary, and not as one power of the other")
+            raise ValueError(
+                "runs: batch_size and context_size must both vary, and not as one power of the other"
+            )
         exact = lower == upper
         if exact.all():
             coefficients, covariance, sd = _least_squares(design, np.log(lower))
@@ -165,7 +171,9 @@ class InductionLaw:
         if exact.sum() >= 3:
             correlation = float(np.corrcoef(design[exact] @ coefficients, np.log(lower[exact]))[0, 1])
         return cls(
-            *(float(value) for value in coefficients),
+            log_threshold=float(coefficients[0]),
+            batch_exponent=float(coefficients[1]),
+            context_exponent=float(coefficients[2]),
             source=f"{method} fit to {batch.size} runs, {emerged} emerged",
             batch_range=(float(batch.min()), float(batch.max())),
             context_range=(float(context.min()), float(context.max())),
@@ -296,7 +304,9 @@ class InductionLaw:
         centre = np.log(self._updates(batch_size, context_size))
         x = np.stack(
             np.broadcast_arrays(
-                1.0, -np.log(_positive("batch_size", batch_size)), -np.log(_positive("context_size", context_size))
+                1.0,
+                -np.log(_positive("batch_size", batch_size)),
+                -np.log(_positive("context_size", context_size)),
             ),
             axis=-1,
         )
@@ -421,7 +431,10 @@ def _columns(runs: Any, method: str) -> tuple[FloatArray, FloatArray, FloatArray
     for name in ("batch_size", "context_size"):
         if name not in names:
             raise ValueError(f"runs: column {name!r} is missing; found {sorted(names)}")
-    batch, context = _positive("batch_size", table["batch_size"]), _positive("context_size", table["context_size"])
+    batch, context = (
+        _positive("batch_size", table["batch_size"]),
+        _positive("context_size", table["context_size"]),
+    )
     known = np.full(batch.shape, np.nan)
     if "updates" in names:
         known = np.array(table["updates"], dtype=np.float64)
@@ -434,19 +447,24 @@ def _columns(runs: Any, method: str) -> tuple[FloatArray, FloatArray, FloatArray
         upper = np.where(np.isnan(high), np.where(np.isnan(low), known, np.inf), high)
     for name, column in (("context_size", context), ("updates", lower), ("updates_upper", upper)):
         if batch.ndim != 1 or column.shape != batch.shape:
-            raise ValueError(f"runs: {name} has shape {column.shape}, batch_size {batch.shape}; both must be (n,)")
+            raise ValueError(
+                f"runs: {name} has shape {column.shape}, batch_size {batch.shape}; both must be (n,)"
+            )
     unknown = np.flatnonzero(np.isnan(lower) | np.isnan(upper))
     if unknown.size:
         advice = (
             "give updates, or updates_lower and updates_upper"
             if method == "interval_censored"
-            else "least squares needs the updates of every run; use method='interval_censored' for runs not emerged"
+            else "least squares needs the updates of every run; "
+            "use method='interval_censored' for runs that did not emerge"
         )
         raise ValueError(f"runs: row {unknown[0]} has no emergence ({advice})")
     wrong = np.flatnonzero((lower < 0.0) | (upper <= 0.0) | (upper < lower) | ~np.isfinite(lower))
     if wrong.size:
         i = wrong[0]
-        raise ValueError(f"runs: row {i} has updates in [{lower[i]:g}, {upper[i]:g}]; must be positive and ordered")
+        raise ValueError(
+            f"runs: row {i} has updates in [{lower[i]:g}, {upper[i]:g}]; must be positive and ordered"
+        )
     return batch, context, lower, upper
 
 
@@ -498,20 +516,22 @@ def _interval_censored(
             weight * np.where(np.isinf(z), 0.0, z) for weight, z in ((weight_low, low), (weight_high, high))
         )
         score = weight_high[:, None] * slope_high - weight_low[:, None] * slope_low
-        hessian = slope_low.T @ (curve_low[:, None] * slope_low) - slope_high.T @ (curve_high[:, None] * slope_high)
+        hessian = slope_low.T @ (curve_low[:, None] * slope_low) - slope_high.T @ (
+            curve_high[:, None] * slope_high
+        )
         hessian -= score.T @ score
         points = slope_low[exact]
         gradient = score.sum(axis=0) - low[exact] @ points + exact.sum() / theta[3] * last
         hessian -= points.T @ points + exact.sum() / theta[3] ** 2 * np.outer(last, last)
         return -gradient, -hessian
 
-    result = optimize.minimize(
+    result = optimize.minimize(  # type: ignore[call-overload]
         negative,
         np.append(start, 1.0) / max(sd, 1e-3),
         method="trust-exact",
         jac=lambda theta: derivatives(theta)[0],
         hess=lambda theta: derivatives(theta)[1],
-        options={"gtol": 1e-8, "maxiter": 500},
+        tol=1e-8,
     )
     gamma, tau = result.x[:3], float(result.x[3])
     widths = (upper - lower)[np.isfinite(upper) & np.isfinite(lower) & ~exact]
@@ -519,13 +539,19 @@ def _interval_censored(
         raise RuntimeError("the intervals are too wide to see any scatter: the likelihood has no maximum")
     gradient, hessian = derivatives(result.x)
     if not np.abs(gradient).max() <= 1e-4:
-        raise RuntimeError(f"the likelihood was not maximised: gradient {np.abs(gradient).max():.1e}; {result.message}")
+        raise RuntimeError(
+            f"the likelihood was not maximised: gradient {np.abs(gradient).max():.1e}; {result.message}"
+        )
     # delta method from (gamma, tau) to beta = gamma / tau
     jacobian = np.column_stack([np.eye(3) / tau, -gamma / tau**2])
     # maximum likelihood divides by n, least squares by n - 3: the same correction
     inflation = emerged / (emerged - 3)
     coefficients = gamma / tau + shift * last[[3, 0, 0]]
-    return coefficients, inflation * (jacobian @ np.linalg.inv(hessian) @ jacobian.T), float(np.sqrt(inflation) / tau)
+    return (
+        coefficients,
+        inflation * (jacobian @ np.linalg.inv(hessian) @ jacobian.T),
+        float(np.sqrt(inflation) / tau),
+    )
 
 
 def _log_mass(low: FloatArray, high: FloatArray) -> FloatArray:
@@ -534,4 +560,4 @@ def _log_mass(low: FloatArray, high: FloatArray) -> FloatArray:
     a, b = np.where(flip, -high, low), np.where(flip, -low, high)
     log_b = special.log_ndtr(b)
     with np.errstate(divide="ignore"):
-        return log_b + np.log(-np.expm1(special.log_ndtr(a) - log_b))
+        return np.asarray(log_b + np.log(-np.expm1(special.log_ndtr(a) - log_b)))

@@ -93,8 +93,10 @@ class Lookback:
         """
         sizes = _context_sizes(context_sizes)
         if sizes.max() > self.frequency.size + 1:
-            raise ValueError(f"context_sizes up to {sizes.max()}: the look-back {self.frequency.size - 1} allows "
-                             f"at most {self.frequency.size + 1}")
+            raise ValueError(
+                f"context_sizes up to {sizes.max()}: the look-back {self.frequency.size - 1} allows "
+                f"at most {self.frequency.size + 1}"
+            )
         if denominator not in ("bigrams", "tokens"):
             raise ValueError(f"denominator={denominator!r}: must be 'bigrams' or 'tokens'")
 
@@ -215,7 +217,15 @@ def lookback_statistics(
     [0.0, 0.0, 0.6, 0.6, 0.6]
     """
     scan = _scan_stream(
-        stream, max_lookback, np.empty(0, np.int64), end_of_document, self_pairs, mean, False, vocabulary_size, progress
+        stream,
+        max_lookback,
+        np.empty(0, np.int64),
+        end_of_document,
+        self_pairs,
+        mean,
+        False,
+        vocabulary_size,
+        progress,
     )
     total = int(scan.counted[0])
     cue, bigram, latest, ratio = (np.cumsum(row) / total for row in scan.histogram)
@@ -340,7 +350,9 @@ def _mapped(file: Path, dtype: str | None) -> NDArray[np.integer[Any]]:
             raise ValueError(f"dtype={dtype!r}: {file} does not say its type; give uint16 or uint32")
         width = np.dtype(dtype).itemsize
         if size % width:
-            raise ValueError(f"{file}: {size} bytes are not a whole number of {dtype} ids: truncated, or another type")
+            raise ValueError(
+                f"{file}: {size} bytes are not a whole number of {dtype} ids: truncated, or another type"
+            )
         return np.memmap(file, dtype=dtype, mode="r")
     if file.suffix != ".npy":
         raise ValueError(f"{file}: unknown format {file.suffix!r}; must be .npy, .bin or .jsonl")
@@ -362,7 +374,9 @@ def _jsonl(file: Path, end_of_document: int | None) -> Iterator[IntArray]:
             try:
                 ids = json.loads(line)["input_ids"]
             except (json.JSONDecodeError, KeyError, TypeError):
-                raise ValueError(f"{file}: line {number} is not an object with input_ids (truncated?)") from None
+                raise ValueError(
+                    f"{file}: line {number} is not an object with input_ids (truncated?)"
+                ) from None
             if not isinstance(ids, list) or not all(type(i) is int for i in ids):
                 raise ValueError(f"{file}: line {number}: input_ids must be a list of integers")
             if end_of_document is not None and ids[-1:] != [end_of_document]:
@@ -388,8 +402,10 @@ def _pieces(stream: Stream) -> Iterator[NDArray[np.integer[Any]]]:
         return
     ids = np.asanyarray(stream)  # a memory map stays one
     if ids.ndim != 1:
-        raise ValueError(f"stream of shape {ids.shape}: must be one-dimensional; "
-                         "give several documents as an iterator of arrays")
+        raise ValueError(
+            f"stream of shape {ids.shape}: must be one-dimensional; "
+            "give several documents as an iterator of arrays"
+        )
     if ids.size and not np.issubdtype(ids.dtype, np.integer):
         raise TypeError(f"stream of type {ids.dtype}: ids must be integers")
     for start in range(0, ids.size, CHUNK):
@@ -464,7 +480,7 @@ def _with_progress(pieces: Iterator[Any], progress: bool) -> Iterator[Any]:
     return shown()
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def _slot(table: IntArray, key: int, oldest: int) -> int:
     """Slot of `key` among the entries not older than `oldest`, or the free slot where it belongs."""
     mask = table.shape[0] - 1
@@ -472,14 +488,28 @@ def _slot(table: IntArray, key: int, oldest: int) -> int:
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(34)) & mask
     while table[slot, 1] >= oldest and table[slot, 0] != key:
         slot = (slot + 1) & mask
-    return slot
+    return slot  # type: ignore[no-any-return]
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)  # type: ignore[untyped-decorator]
-def _scan_ids(
-    ids, state, last, tables, ring, turn_bits, max_lookback, end, self_pairs, mean, second_half,
-    sizes, phase, histogram, counted, windows,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _scan_ids(  # type: ignore[no-untyped-def]
+    ids,
+    state,
+    last,
+    tables,
+    ring,
+    turn_bits,
+    max_lookback,
+    end,
+    self_pairs,
+    mean,
+    second_half,
+    sizes,
+    phase,
+    histogram,
+    counted,
+    windows,
+):
     """Count one piece. The bigram (a, b) starts at p; distances d = p - earlier position.
 
     Bigrams live in two open-addressed tables that take turns every 2^turn_bits positions. An entry
