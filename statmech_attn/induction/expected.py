@@ -126,7 +126,7 @@ def expected_well_mixed(transition: ArrayLike, max_lookback: int) -> Lookback:
 
     Examples
     --------
-    >>> expected_well_mixed([[0.5, 0.5], [0.5, 0.5]], 2).frequency.tolist()
+    >>> expected_well_mixed([[0.5, 0.5], [0.5, 0.5]], 2).frequency.round(12).tolist()
     [0.0, 0.5, 0.75]
     """
     P = _transition(transition)

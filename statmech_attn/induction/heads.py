@@ -434,6 +434,16 @@ def copy_advantage(losses: ArrayLike) -> FloatArray:
     return np.asarray(mean - values[..., length // 2 :].mean(axis=-1))
 
 
+def leading_axes(count: int, batched: bool) -> tuple[str, ...]:
+    """Names of the axes before (query, key): two of them are (layer, head), or (sequence, head) of a batch."""
+    return {
+        0: (),
+        1: ("head",),
+        2: ("sequence" if batched else "layer", "head"),
+        3: ("layer", "sequence", "head"),
+    }[count]
+
+
 def _array(value: Any, name: str) -> FloatArray:
     if hasattr(value, "detach"):  # a tensor: gradients, device and half precision stay behind
         value = value.detach().cpu().double().numpy()
@@ -511,14 +521,14 @@ def _each_layer(
     """Score of each layer, one at a time, so that a model's attention is never copied whole."""
     if not isinstance(attention, tuple | list):
         weights = _array(attention, "attention")
-        _check_attention(weights, "sequence" if batched else "layer")
+        _check_attention(weights, batched)
         return np.asarray(score(weights))
     scores = []
     for layer, value in enumerate(attention):
         if value is None:
             raise ValueError(f"attention: layer {layer} is None; ask the model for its attention weights")
         weights = _array(value, f"attention of layer {layer}")
-        _check_attention(weights, "sequence", f"layer {layer}, ")
+        _check_attention(weights, True, f"layer {layer}, ")
         scores.append(score(weights))
     if not scores or any(one.shape != scores[0].shape for one in scores):
         raise ValueError(
@@ -527,7 +537,7 @@ def _each_layer(
     return np.stack(scores)
 
 
-def _check_attention(weights: FloatArray, before_head: str, where: str = "") -> None:
+def _check_attention(weights: FloatArray, batched: bool, where: str = "") -> None:
     if not 2 <= weights.ndim <= 5 or weights.shape[-1] != weights.shape[-2]:
         raise ValueError(
             f"attention: {where}shape {weights.shape} must be (T, T) with up to three axes before"
@@ -540,8 +550,6 @@ def _check_attention(weights: FloatArray, before_head: str, where: str = "") -> 
         bad = np.argwhere(~(error <= TOLERANCE))  # a NaN is bad
         if bad.size:
             *leading, row = (int(i) for i in bad[0])
-            names = ["head"] if len(leading) == 1 else ["layer", "sequence", "head"]
-            if len(leading) == 2:
-                names = [before_head, "head"]
-            place = "".join(f"{name} {i}, " for name, i in zip(names, leading, strict=False))
+            names = leading_axes(len(leading), batched)
+            place = "".join(f"{name} {i}, " for name, i in zip(names, leading, strict=True))
             raise ValueError(f"attention: {where}{place}row {row} {sentence} {error[tuple(bad[0])]:.2g}")

@@ -449,8 +449,8 @@ def copy_process(
 
     Examples
     --------
-    >>> copy_process([0.25, 0.25, 0.25, 0.25], 1.0, 10, 1)
-    array([2, 3, 0, 3, 0, 3, 0, 3, 0, 3])
+    >>> copy_process([0.25, 0.25, 0.25, 0.25], 1.0, 10, 3)
+    array([0, 2, 1, 0, 2, 1, 0, 2, 1, 0])
     """
     pi = np.asarray(marginal, dtype=np.float64)
     if pi.ndim != 1 or pi.size == 0 or not (pi >= 0.0).all() or abs(pi.sum() - 1.0) > 1e-9:
