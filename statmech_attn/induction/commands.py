@@ -306,13 +306,13 @@ def _score(options: argparse.Namespace) -> list[Row]:
     from statmech_attn.induction import heads
 
     attention = _read_attention(options.attention)
-    if options.metric in ("prefix-matching", "duplicate-token") and options.ids is None:
-        raise ValueError(f"--ids: the metric {options.metric} needs the token ids")
     ids = None if options.ids is None else _read_npy(options.ids)
     if options.metric == "repeated-prefix-matching":
         scores = heads.repeated_prefix_matching(attention)
     elif options.metric == "previous-token":
         scores = heads.previous_token(attention)
+    elif ids is None:
+        raise ValueError(f"--ids: the metric {options.metric} needs the token ids")
     elif options.metric == "duplicate-token":
         scores = heads.duplicate_token(attention, ids, denominator=options.denominator)
     else:

@@ -6,7 +6,8 @@
     onset       first corner of a flat, ramp, flat curve in ln step
 
 Aoyama, Wilcox and Schneider (arXiv 2511.16893) do not say in their summary which one they use.
-On a logistic of width w from 0 to 1 the four give, in ln step: mu + w ln(y / (1 - y)), mu, mu, mu - 2.60 w.
+On a logistic of width w from 0 to 1, seen with long plateaus, the four give in ln step
+mu + w ln(y / (1 - y)) for a threshold y, mu, mu, and mu - 2.60 w.
 """
 
 from __future__ import annotations

@@ -435,7 +435,7 @@ def copy_advantage(losses: ArrayLike) -> FloatArray:
 
 
 def leading_axes(count: int, batched: bool) -> tuple[str, ...]:
-    """Names of the axes before (query, key): two of them are (layer, head), or (sequence, head) of a batch."""
+    """Names of the axes before (query, key); two are (layer, head), or (sequence, head) of a batch."""
     return {
         0: (),
         1: ("head",),
