@@ -64,9 +64,13 @@ def test_threshold_follows_from_its_logarithm():
 def test_token_form_and_token_weighted_updates_are_the_same_law():
     batch, context = sizes(30, np.random.default_rng(0))
     updates = V2.updates(batch, context)
-    np.testing.assert_allclose(V2.tokens(batch, context), V2.threshold * batch**0.63 * context**0.38, rtol=1e-13)
+    np.testing.assert_allclose(
+        V2.tokens(batch, context), V2.threshold * batch**0.63 * context**0.38, rtol=1e-13
+    )
     np.testing.assert_allclose(V2.token_weighted_updates(updates, batch, context), V2.threshold, rtol=1e-13)
-    np.testing.assert_allclose(tokens_to_updates(updates_to_tokens(updates, batch, context), batch, context), updates)
+    np.testing.assert_allclose(
+        tokens_to_updates(updates_to_tokens(updates, batch, context), batch, context), updates
+    )
 
 
 def test_extrapolation_names_the_range():
@@ -99,10 +103,12 @@ def test_least_squares_against_numpy_and_forms_of_a_table():
     np.testing.assert_allclose([getattr(law, name) for name in COEFFICIENTS], coefficients, rtol=1e-12)
     np.testing.assert_allclose(law.covariance, residual[0] / 22 * np.linalg.inv(design.T @ design), rtol=1e-9)
     records = [
-        {"batch_size": b, "context_size": c, "updates": u} for b, c, u in zip(batch, context, updates, strict=True)
+        {"batch_size": b, "context_size": c, "updates": u}
+        for b, c, u in zip(batch, context, updates, strict=True)
     ]
     structured = np.array(
-        [tuple(row.values()) for row in records], dtype=[("batch_size", float), ("context_size", float), ("updates", float)]
+        [tuple(row.values()) for row in records],
+        dtype=[("batch_size", float), ("context_size", float), ("updates", float)],
     )
     assert InductionLaw.fit(records) == law
     assert InductionLaw.fit(structured) == law
@@ -132,7 +138,9 @@ def coverage(method: str, fits: int, seed: int) -> dict[str, float]:
         hits["prediction"] += float(low <= new <= high)
         hits["bias"] += law.log_threshold - 13.26
         hits["fits"] += 1
-    return {name: value / hits["fits"] for name, value in hits.items() if name != "fits"} | {"fits": hits["fits"]}
+    return {name: value / hits["fits"] for name, value in hits.items() if name != "fits"} | {
+        "fits": hits["fits"]
+    }
 
 
 @pytest.mark.slow
@@ -205,7 +213,14 @@ def test_log_mass_in_the_far_tails():
     from mpmath import mp
 
     mp.dps = 500
-    for a, b in [(-1.0, 1.0), (30.0, 31.0), (-31.0, -30.0), (-np.inf, -20.0), (25.0, np.inf), (1.0, 1.0 + 1e-9)]:
+    for a, b in [
+        (-1.0, 1.0),
+        (30.0, 31.0),
+        (-31.0, -30.0),
+        (-np.inf, -20.0),
+        (25.0, np.inf),
+        (1.0, 1.0 + 1e-9),
+    ]:
         exact = mp.log(mp.ncdf(b) - mp.ncdf(a))
         assert _log_mass(np.array([a]), np.array([b]))[0] == pytest.approx(float(exact), rel=1e-6)
 

@@ -28,7 +28,9 @@ def by_definition(x, *, lookback=None, context=None, end=None, self_pairs=True, 
         if t == 0 or (second_half and 2 * t < context):
             continue
         total += 1
-        earlier = [x[i + 1] for i in range(max(start, p - t + 1), p) if x[i] == a and (self_pairs or x[i + 1] != a)]
+        earlier = [
+            x[i + 1] for i in range(max(start, p - t + 1), p) if x[i] == a and (self_pairs or x[i + 1] != a)
+        ]
         if earlier:
             counts += [1, b in earlier, earlier[-1] == b, earlier.count(b) / len(earlier)]
     return counts / total if total else np.full(4, np.nan), total
@@ -59,7 +61,9 @@ def test_lookbacks_by_definition(x, lookback, end, self_pairs):
 @settings(deadline=None, max_examples=150)
 @given(x=streams, context=st.integers(2, 40), second_half=st.booleans(), **options)
 def test_disjoint_contexts_by_definition(x, context, second_half, end, self_pairs):
-    expected, total = by_definition(x, context=context, end=end, self_pairs=self_pairs, second_half=second_half)
+    expected, total = by_definition(
+        x, context=context, end=end, self_pairs=self_pairs, second_half=second_half
+    )
     if total == 0:
         return
     found = context_statistics(
