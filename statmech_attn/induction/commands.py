@@ -407,7 +407,7 @@ def _read_attention(path: Path) -> NDArray[np.float64] | list[NDArray[np.float64
     if path.suffix != ".npz":
         return _read_npy(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             # layer_10 after layer_9
             order = sorted(archive.files, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
             return [archive[name] for name in order]

@@ -127,7 +127,7 @@ def sinkhorn(log_kernel: ArrayLike, marginal: ArrayLike, *, max_iterations: int 
     for _ in range(max_iterations):
         if np.abs(gradient).max() <= 1e-15:
             return np.asarray(P)
-        # u is free up to a constant: 1 / V lifts that null direction; a sharp P is nearly singular in others
+        # u is free up to a constant: 1 / V lifts that direction; a sharp P is nearly singular in others
         hessian = np.diag(pi @ P + 1e-15) - P.T @ (pi[:, None] * P) + 1.0 / pi.size
         step = np.linalg.solve(hessian, -gradient)
         length = 1.0
@@ -323,7 +323,7 @@ def controlled_process(
     if made is None or abs(made.categoriality[0] - within) > 1e-6:
         reached = "" if made is None else f"; the closest is {made.categoriality[0]:.4f}"
         raise ValueError(
-            f"within={within}: must lie in [{low:.4f}, {high:.4f}] at entropy {entropy} and this seed{reached}"
+            f"within={within}: must lie in [{low:.4f}, {high:.4f}] at entropy {entropy}, this seed{reached}"
         )
     return made
 

@@ -186,7 +186,7 @@ def test_runs_that_never_emerged_count_as_late():
         assert low < COEFFICIENTS[name] < high
     # leaving late runs out makes the law flatter than it is
     assert abs(law.log_threshold - 13.26) < abs(dropped.log_threshold - 13.26)
-    with pytest.raises(ValueError, match="row .* has no emergence"):
+    with pytest.raises(ValueError, match=r"row .* has no emergence"):
         InductionLaw.fit(runs, "least_squares")
 
 
@@ -268,5 +268,5 @@ def test_intervals_without_visible_scatter_are_an_error_not_a_number():
         "updates_lower": [1, 1, 1, 1, 1],
         "updates_upper": [100, 100, 100, 100, 100],
     }
-    with pytest.raises(RuntimeError, match="no maximum|not maximised"):
+    with pytest.raises(RuntimeError, match=r"no maximum|not maximised"):
         InductionLaw.fit(runs, "interval_censored")

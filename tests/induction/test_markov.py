@@ -146,9 +146,9 @@ def test_unreachable_targets_name_the_range():
         controlled_process(pi, entropy=5.0, rng=0)
     with pytest.raises(ValueError, match=r"within=0\.1: must lie in \[0\.\d+, 1\.0000\]"):
         controlled_process(pi, entropy=4.5, within=0.1, rng=0)
-    with pytest.raises(ValueError, match="entropy=0.2: is too low"):
+    with pytest.raises(ValueError, match=r"entropy=0\.2: is too low"):
         controlled_process(pi, entropy=0.2, rng=0)
-    with pytest.raises(ValueError, match="within=0.5: .* the closest is"):
+    with pytest.raises(ValueError, match=r"within=0\.5: .* the closest is"):
         controlled_process(marginal_distribution("uniform", 64), entropy=2.0, within=0.5, rng=0)
     with pytest.raises(ValueError, match="classes=40"):
         controlled_process(pi, entropy=3.5, classes=40, rng=0)
@@ -171,7 +171,7 @@ def test_marginals():
 
 def test_samples_follow_the_transition_matrix():
     chain = MarkovProcess(
-        np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]), np.array([34, 4, 2]) / 40
+        np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]), np.array([14, 2, 1]) / 17
     )
     ids = chain.sample((1000, 400), 0)
     counts = np.zeros((3, 3))
@@ -200,7 +200,7 @@ def test_bad_processes_are_refused():
         stationary_distribution(np.eye(2))
     with pytest.raises(ValueError, match="row 1 is not"):
         expected_markov([[0.5, 0.5], [0.5, 0.6]], 4)
-    with pytest.raises(ValueError, match="sum 0.9"):
+    with pytest.raises(ValueError, match=r"sum 0\.9"):
         expected_iid([0.5, 0.4], 4)
 
 
@@ -249,9 +249,8 @@ def test_controlled_extremes_and_bad_numbers():
     assert np.isnan(controlled_contexts(5, 8, 20, frequency=0.0, reliability=0.5, rng=0).reliability)
     assert controlled_contexts(5, 32, 40, frequency=1.0, reliability=1.0, rng=0).frequency == 1.0
     good = {"contexts": 5, "context_size": 8, "vocabulary_size": 20, "frequency": 0.5, "reliability": 0.5}
-    for name, value in {
-        "contexts": 0, "context_size": 9, "vocabulary_size": 7, "frequency": 1.1, "reliability": -0.1, "rule": "other",
-    }.items():  # fmt: skip
+    bad = {"contexts": 0, "context_size": 9, "vocabulary_size": 7, "frequency": 1.1, "reliability": -0.1}
+    for name, value in (bad | {"rule": "other"}).items():
         with pytest.raises(ValueError, match=f"{name}="):
             controlled_contexts(**(good | {name: value}), rng=0)
 
