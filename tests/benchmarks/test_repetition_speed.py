@@ -30,9 +30,8 @@ def test_tokens_a_second(source, capsys):
     if source == "uniform":
         ids = rng.integers(0, VOCABULARY, tokens)
     else:
-        ids = np.searchsorted(np.cumsum(1 / np.arange(1, VOCABULARY)) / 11.402, rng.random(tokens)).clip(
-            0, VOCABULARY - 1
-        )
+        cumulative = np.cumsum(1.0 / np.arange(1.0, VOCABULARY + 1.0))
+        ids = np.searchsorted(cumulative / cumulative[-1], rng.random(tokens))
     part = ids[: tokens // 20]
     found = lookback_statistics(part, LOOKBACK)  # compiles
     start = time.perf_counter()
@@ -44,7 +43,5 @@ def test_tokens_a_second(source, capsys):
     lookback_statistics(ids, LOOKBACK, vocabulary_size=VOCABULARY)
     fast = tokens / (time.perf_counter() - start)
     with capsys.disabled():
-        print(
-            f"\n{source}: {fast / 1e6:.1f} M tokens/s, {fast / plain:.0f} x dictionaries ({plain / 1e6:.2f} M tokens/s)"
-        )
-    assert fast > 8.0 * plain
+        print(f"\n{source}: {fast / 1e6:.1f} M tokens/s, {fast / plain:.0f} times dictionaries")
+    assert fast > 20.0 * plain
