@@ -84,6 +84,7 @@ def emergence_point(
     EmergencePoint
         Crossings are interpolated linearly in ln step between the two checkpoints of the interval.
         A score that never rises, or a fitted point beyond the last step, is right-censored: never a number.
+        One that has risen at the first step is left-censored.
 
     Raises
     ------
@@ -115,26 +116,28 @@ def emergence_point(
         raise ValueError(f"score: {y[~np.isfinite(y)][0]} at step {x[~np.isfinite(y)][0]:g}; must be finite")
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level}: must lie strictly between 0 and 1")
-    risen = (
-        threshold if method == "threshold" else 5.0 * (uniform_baseline(50) if baseline is None else baseline)
-    )
-    if not (np.isfinite(risen) and risen > 0.0):
+    usual = uniform_baseline(50) if baseline is None else baseline
+    floor = threshold if method == "threshold" else 5.0 * usual
+    if not (np.isfinite(floor) and floor > 0.0):
         raise ValueError(f"threshold={threshold}, baseline={baseline}: must be positive and finite")
+    middle = (y.min() + y.max()) / 2.0
     finders: dict[str, Callable[[], tuple[float, float, float]]] = {
         "threshold": lambda: _crossing(x, y, threshold),
-        "half_rise": lambda: _crossing(x, y, (y.min() + y.max()) / 2.0),
+        "half_rise": lambda: _crossing(x, y, middle),
         "logistic": lambda: _logistic(x, y, level),
         "onset": lambda: _onset(x, y, level),
     }
     if method not in finders:
         raise ValueError(f"method={method!r}: must be one of {', '.join(finders)}")
-    if y[0] >= risen:
-        return EmergencePoint(np.nan, 0.0, float(x[0]), method, "left")
-    if y.max() < risen:
-        return EmergencePoint(np.nan, float(x[-1]), np.inf, method, "right")
+    before = EmergencePoint(np.nan, 0.0, float(x[0]), method, "left")
+    after = EmergencePoint(np.nan, float(x[-1]), np.inf, method, "right")
+    if y.max() < floor:
+        return after
+    if y[0] >= floor or (method == "half_rise" and y[0] >= middle):
+        return before
     step, lower, upper = finders[method]()
-    if step > x[-1]:
-        return EmergencePoint(np.nan, float(x[-1]), np.inf, method, "right")
+    if not x[0] <= step <= x[-1]:
+        return before if step < x[0] else after
     return EmergencePoint(step, lower, upper, method)
 
 
@@ -184,21 +187,15 @@ def _fit(
 
 
 def _fit_logistic(x: FloatArray, y: FloatArray, level: float) -> tuple[FloatArray, float]:
-    step, lower, upper = _crossing(x, y, (y.min() + y.max()) / 2.0)
-    width = max(np.log(upper / max(lower, upper / 10.0)), 0.05)
-    return _fit(
-        _logistic_curve,
-        x,
-        y,
-        [float(y.min()), float(y.max()), float(np.log(step)), float(np.log(width))],
-        level,
-    )
+    u, low, high = _log_steps(x), float(y.min()), float(y.max())
+    after = max(int(np.argmax(y >= (low + high) / 2.0)), 1)
+    width = np.clip(u[after] - u[after - 1], 0.05, 2.0)
+    return _fit(_logistic_curve, x, y, [low, high, float(u[after]), float(np.log(width))], level)
 
 
 def _logistic(x: FloatArray, y: FloatArray, level: float) -> tuple[float, float, float]:
     parameters, half = _fit_logistic(x, y, level)
-    middle = parameters[2]
-    return float(np.exp(middle)), float(np.exp(middle - half)), float(np.exp(middle + half))
+    return _span(parameters[2], half)
 
 
 def _onset(x: FloatArray, y: FloatArray, level: float) -> tuple[float, float, float]:
@@ -206,5 +203,11 @@ def _onset(x: FloatArray, y: FloatArray, level: float) -> tuple[float, float, fl
     # the ramp nearest to a logistic of width w reaches 2.60 w to either side of the middle
     reach = 2.6 * np.exp(log_width)
     start = [low, high, middle - reach, float(np.log(2.0 * reach))]
-    (_, _, corner, _), half = _fit(_ramp_curve, x, y, start, level)
-    return float(np.exp(corner)), float(np.exp(corner - half)), float(np.exp(corner + half))
+    parameters, half = _fit(_ramp_curve, x, y, start, level)
+    return _span(parameters[2], half)
+
+
+def _span(log_step: float, half: float) -> tuple[float, float, float]:
+    with np.errstate(over="ignore"):  # a curve that says nothing has an endless interval
+        step, lower, upper = np.exp([log_step, log_step - half, log_step + half])
+    return float(step), float(lower), float(upper)

@@ -54,7 +54,7 @@ class StrongestHead:
     head: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recall:
     """Associative recall: share of right tokens ranked first, and their mean rank (0 is best)."""
 

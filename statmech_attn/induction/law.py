@@ -131,6 +131,8 @@ class InductionLaw:
         ValueError
             If columns are missing, values are not positive, batch and context sizes do not vary
             independently, fewer than four runs emerged, or least squares meets a censored run.
+        TypeError
+            If runs is no table.
         RuntimeError
             If the likelihood has no maximum: every interval is wider than the scatter can be seen in.
 
@@ -422,12 +424,16 @@ def _columns(runs: Any, method: str) -> tuple[FloatArray, FloatArray, FloatArray
     """Batch sizes, context sizes and the bounds of the updates at emergence (equal when exact)."""
     if method not in ("least_squares", "interval_censored"):
         raise ValueError(f"method={method!r}: must be 'least_squares' or 'interval_censored'")
-    if isinstance(runs, Sequence):
+    if isinstance(runs, Sequence) and all(isinstance(row, Mapping) for row in runs):
         names = set().union(*(row.keys() for row in runs)) if runs else set()
         table: Any = {name: [row.get(name, np.nan) for row in runs] for name in names}
-    else:
+    elif isinstance(runs, np.ndarray) or hasattr(runs, "keys"):
         table = runs
         names = set(table.dtype.names or ()) if isinstance(table, np.ndarray) else set(table.keys())
+    else:
+        raise TypeError(
+            f"runs of type {type(runs).__name__}: must be a mapping of columns or a list of mappings"
+        )
     for name in ("batch_size", "context_size"):
         if name not in names:
             raise ValueError(f"runs: column {name!r} is missing; found {sorted(names)}")

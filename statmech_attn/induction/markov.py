@@ -143,7 +143,7 @@ def sinkhorn(log_kernel: ArrayLike, marginal: ArrayLike, *, max_iterations: int 
     raise RuntimeError(f"the scaling did not converge: pi P - pi is up to {np.abs(gradient).max():.1e}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MarkovProcess:
     """A stationary Markov chain over ids.
 
@@ -366,7 +366,7 @@ def cue_rate(frequency: float, reliability: float, rule: Literal["exact", "publi
     return frequency * (1.0 - reliability) / (1.0 - frequency * reliability)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ControlledContexts:
     """Contexts with a chosen frequency and reliability in their second half, and what was measured.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,13 +35,13 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Stream = ArrayLike | Iterable[ArrayLike]
+Stream = ArrayLike | Iterator[ArrayLike]
 
 CHUNK = 1 << 20
 LARGEST_ID = 2**31 - 1  # two ids make one 64-bit key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lookback:
     """Repetition as a function of the look-back m = 0 .. M: positions before the cue that count.
 
@@ -114,7 +114,7 @@ class Lookback:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ContextStatistics:
     """Repetition in contexts of C ids, one entry for each context size.
 
@@ -181,8 +181,8 @@ def lookback_statistics(
 
     Parameters
     ----------
-    stream : array_like of int, shape (N,), or iterable of such arrays
-        Token ids; a memory map is read in pieces, an iterable is one stream in pieces (`token_chunks`).
+    stream : array_like of int, shape (N,), or iterator of such arrays
+        Token ids; a memory map is read in pieces, an iterator gives one stream in pieces (`token_chunks`).
     max_lookback : int
         M, at least 0; contexts of up to M + 2 ids can be averaged afterwards.
     end_of_document : int, optional
@@ -377,7 +377,7 @@ def _jsonl(file: Path, end_of_document: int | None) -> Iterator[IntArray]:
                 raise ValueError(
                     f"{file}: line {number} is not an object with input_ids (truncated?)"
                 ) from None
-            if not isinstance(ids, list) or not all(type(i) is int for i in ids):
+            if not isinstance(ids, list) or not all(type(i) is int and abs(i) < 2**63 for i in ids):
                 raise ValueError(f"{file}: line {number}: input_ids must be a list of integers")
             if end_of_document is not None and ids[-1:] != [end_of_document]:
                 ids.append(end_of_document)
@@ -412,7 +412,7 @@ def _pieces(stream: Stream) -> Iterator[NDArray[np.integer[Any]]]:
         yield ids[start : start + CHUNK]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Scan:
     histogram: FloatArray  # (4, M + 1): cue, bigram, latest, change of the ratio, by distance
     counted: FloatArray  # (1,): bigrams
@@ -430,6 +430,8 @@ def _scan_stream(
     vocabulary_size: int | None,
     progress: bool,
 ) -> _Scan:
+    if end_of_document is not None and end_of_document < 0:
+        raise ValueError(f"end_of_document={end_of_document}: must be an id, not negative")
     if max_lookback < 0:
         raise ValueError(f"max_lookback={max_lookback}: must not be negative")
     if vocabulary_size is not None and not 1 <= vocabulary_size <= LARGEST_ID + 1:

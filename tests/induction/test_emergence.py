@@ -116,3 +116,8 @@ def test_baseline_sets_what_counts_as_a_rise():
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         emergence_point(*arguments)
+
+
+def test_half_rise_of_a_curve_that_starts_above_its_half_is_left_censored():
+    assert emergence_point([1, 2, 3], [0.05, 0.0, 0.09], "half_rise").censored == "left"
+    assert emergence_point([1, 2, 3], [0.01, 0.0, 0.09], "half_rise").censored == "no"

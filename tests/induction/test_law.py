@@ -251,6 +251,9 @@ def test_bad_arguments_are_refused():
         InductionLaw.fit(GOOD, "guess")
     with pytest.raises(ValueError, match="column 'context_size' is missing"):
         InductionLaw.fit({"batch_size": [1]})
+    for runs in (7, [1, 2], "runs"):
+        with pytest.raises(TypeError, match="runs of type"):
+            InductionLaw.fit(runs)
     with pytest.raises(ValueError, match="without its scatter"):
         V2.prediction_interval(64, 64)
     with pytest.raises(ValueError, match="level=1"):

@@ -49,6 +49,8 @@ def test_iid_closed_form_agrees_with_the_renewal_of_a_rank_one_chain():
     one, other = expected_iid(pi, 60), expected_markov(np.tile(pi, (12, 1)), 60)
     for field in FIELDS:
         np.testing.assert_allclose(getattr(one, field), getattr(other, field), atol=1e-14)
+    for expected in (expected_iid(pi, 0), expected_markov(np.tile(pi, (12, 1)), 0)):
+        assert [getattr(expected, field).tolist() for field in FIELDS] == [[0.0]] * 3
     np.testing.assert_allclose(one.frequency[7], (pi * (1 - (1 - pi) ** 7)).sum(), rtol=1e-14)
     mixed = expected_well_mixed(np.tile(pi, (12, 1)), 60)
     np.testing.assert_allclose(mixed.frequency, one.frequency, atol=1e-13)

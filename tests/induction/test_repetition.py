@@ -212,6 +212,8 @@ def test_bad_streams_are_refused():
             lookback_statistics(np.array(stream), 4)
     with pytest.raises(ValueError, match=r"id 9 at position 2 is outside \[0, 8\]"):
         lookback_statistics([1, 2, 9], 4, vocabulary_size=9)
+    with pytest.raises(ValueError, match="end_of_document=-1"):
+        lookback_statistics([1, 2], 1, end_of_document=-1)
     with pytest.raises(ValueError, match="max_lookback=-1"):
         lookback_statistics([1, 2], -1)
     with pytest.raises(ValueError, match="vocabulary_size=0"):
@@ -243,6 +245,7 @@ def test_bad_files_are_refused(tmp_path):
     refuse("x.txt", "unknown format", b"1 2 3")
     refuse("cut.jsonl", "line 2 is not an object", b'{"input_ids": [1]}\n{"input_ids": [1, ')
     refuse("text.jsonl", "line 1: input_ids must be", b'{"input_ids": ["a"]}')
+    refuse("large.jsonl", "line 1: input_ids must be", b'{"input_ids": [9223372036854775808]}')
     refuse("keys.jsonl", "line 1 is not an object with input_ids", b'{"text": "a"}')
     whole = tmp_path / "whole.npy"
     np.save(whole, np.arange(1000))
