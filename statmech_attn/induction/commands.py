@@ -77,7 +77,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     repetition.add_argument("--dtype", choices=("uint16", "uint32"), help="of a .bin file")
     repetition.add_argument("--vocabulary-size", type=int, help="ids must be smaller")
     repetition.add_argument("--end-of-document", type=int, help="id that ends a document")
-    repetition.add_argument("--windows", choices=("sliding", "disjoint"), default="sliding")
+    repetition.add_argument("--windows", choices=("disjoint", "sliding"), default="disjoint")
     repetition.add_argument("--denominator", choices=("bigrams", "tokens"), default="bigrams")
     repetition.add_argument(
         "--second-half", action="store_true", help="count the second half of contexts only"

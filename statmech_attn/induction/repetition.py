@@ -15,6 +15,7 @@ m, and every C, in one pass:  F(m) = P(distance <= m),  F of contexts of C ids =
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -432,6 +433,7 @@ def _scan_stream(
 ) -> _Scan:
     if end_of_document is not None and end_of_document < 0:
         raise ValueError(f"end_of_document={end_of_document}: must be an id, not negative")
+    max_lookback = operator.index(max_lookback)
     if max_lookback < 0:
         raise ValueError(f"max_lookback={max_lookback}: must not be negative")
     if vocabulary_size is not None and not 1 <= vocabulary_size <= LARGEST_ID + 1:

@@ -214,6 +214,8 @@ def test_bad_streams_are_refused():
         lookback_statistics([1, 2, 9], 4, vocabulary_size=9)
     with pytest.raises(ValueError, match="end_of_document=-1"):
         lookback_statistics([1, 2], 1, end_of_document=-1)
+    with pytest.raises(TypeError, match="integer"):
+        lookback_statistics([1, 2], 1.5)
     with pytest.raises(ValueError, match="max_lookback=-1"):
         lookback_statistics([1, 2], -1)
     with pytest.raises(ValueError, match="vocabulary_size=0"):
