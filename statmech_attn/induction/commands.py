@@ -307,6 +307,8 @@ def _score(options: argparse.Namespace) -> list[Row]:
 
     attention = _read_attention(options.attention)
     ids = None if options.ids is None else _read_npy(options.ids)
+    if ids is not None and ids.dtype.kind not in "iu":
+        raise ValueError(f"{options.ids}: {ids.dtype}; token ids must be integers")
     if options.metric == "repeated-prefix-matching":
         scores = heads.repeated_prefix_matching(attention)
     elif options.metric == "previous-token":

@@ -157,12 +157,17 @@ def _crossing(x: FloatArray, y: FloatArray, height: float) -> tuple[float, float
     return float(step), float(x[before]), float(x[after])
 
 
+def _width(log_width: float) -> float:
+    # a jump between two checkpoints sends the fitted width to 0: beyond e^-20 nothing changes
+    return float(np.exp(np.clip(log_width, -20.0, 20.0)))
+
+
 def _logistic_curve(u: FloatArray, low: float, high: float, middle: float, log_width: float) -> FloatArray:
-    return np.asarray(low + (high - low) * special.expit((u - middle) / np.exp(log_width)))
+    return np.asarray(low + (high - low) * special.expit((u - middle) / _width(log_width)))
 
 
 def _ramp_curve(u: FloatArray, low: float, high: float, corner: float, log_width: float) -> FloatArray:
-    return np.asarray(low + (high - low) * np.clip((u - corner) / np.exp(log_width), 0.0, 1.0))
+    return np.asarray(low + (high - low) * np.clip((u - corner) / _width(log_width), 0.0, 1.0))
 
 
 def _fit(
@@ -183,7 +188,7 @@ def _fit(
         raise RuntimeError(f"the fit of the score curve did not converge: {result.message}")
     jacobian = np.asarray(result.jac)
     covariance = 2.0 * result.cost / (x.size - 4) * np.linalg.pinv(jacobian.T @ jacobian)
-    return result.x, float(stats.t.ppf(0.5 + level / 2.0, x.size - 4) * np.sqrt(covariance[2, 2]))
+    return result.x, float(stats.t.ppf(0.5 + level / 2.0, x.size - 4) * np.sqrt(max(covariance[2, 2], 0.0)))
 
 
 def _fit_logistic(x: FloatArray, y: FloatArray, level: float) -> tuple[FloatArray, float]:
@@ -201,7 +206,7 @@ def _logistic(x: FloatArray, y: FloatArray, level: float) -> tuple[float, float,
 def _onset(x: FloatArray, y: FloatArray, level: float) -> tuple[float, float, float]:
     (low, high, middle, log_width), _ = _fit_logistic(x, y, level)
     # the ramp nearest to a logistic of width w reaches 2.60 w to either side of the middle
-    reach = 2.6 * np.exp(log_width)
+    reach = 2.6 * _width(log_width)
     start = [low, high, middle - reach, float(np.log(2.0 * reach))]
     parameters, half = _fit(_ramp_curve, x, y, start, level)
     return _span(parameters[2], half)

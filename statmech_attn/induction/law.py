@@ -314,7 +314,8 @@ class InductionLaw:
         )
         variance = self.residual_sd**2 + np.einsum("...i,ij,...j->...", x, covariance, x)
         half = quantile * np.sqrt(variance)
-        return np.exp(centre - half), np.exp(centre + half)
+        with np.errstate(over="ignore"):  # one degree of freedom: without end
+            return np.exp(centre - half), np.exp(centre + half)
 
     def coefficient_intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
         """Intervals of ln T, b and c.
@@ -512,6 +513,7 @@ def _interval_censored(
         density = np.log(theta[3]) - np.where(exact, low, 0.0) ** 2 / 2.0
         return -float(np.where(exact, density, log_mass(low, high)).sum())
 
+    @np.errstate(over="ignore", invalid="ignore")  # far from the maximum; the end is checked
     def derivatives(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         low, high = scaled_bounds(theta)
         log_scale = log_mass(low, high) + np.log(2.0 * np.pi) / 2.0
@@ -544,7 +546,8 @@ def _interval_censored(
     if not exact.any() and widths.size and tau * widths.min() > 1e3:
         raise RuntimeError("the intervals are too wide to see any scatter: the likelihood has no maximum")
     gradient, hessian = derivatives(result.x)
-    if not np.abs(gradient).max() <= 1e-4:
+    spread = np.linalg.eigvalsh(hessian) if np.isfinite(hessian).all() else np.zeros(4)
+    if not (np.abs(gradient).max() <= 1e-4 and spread[0] > 1e-14 * spread[-1]):
         raise RuntimeError(
             f"the likelihood was not maximised: gradient {np.abs(gradient).max():.1e}; {result.message}"
         )

@@ -137,6 +137,9 @@ def test_score(tmp_path, capsys):
         assert call(f"score {tmp_path}/a.npy --metric {metric} --ids {tmp_path}/ids.npy") == 0
     with pytest.raises(ValueError, match="needs the token ids"):
         call(f"score {tmp_path}/a.npy --metric prefix-matching")
+    np.save(tmp_path / "ids.npy", ids.astype(float))
+    with pytest.raises(ValueError, match="token ids must be integers"):
+        call(f"score {tmp_path}/a.npy --metric prefix-matching --ids {tmp_path}/ids.npy")
     np.save(tmp_path / "a.npy", weights[..., ::-1])
     with pytest.raises(ValueError, match="layer 0, head 0, row 0 attends to later keys"):
         call(f"score {tmp_path}/a.npy")

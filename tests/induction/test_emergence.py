@@ -121,3 +121,23 @@ def test_bad_input_is_refused(arguments, message):
 def test_half_rise_of_a_curve_that_starts_above_its_half_is_left_censored():
     assert emergence_point([1, 2, 3], [0.05, 0.0, 0.09], "half_rise").censored == "left"
     assert emergence_point([1, 2, 3], [0.01, 0.0, 0.09], "half_rise").censored == "no"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_jumps_and_noise_give_a_point_inside_the_curve_or_say_why_not(method):
+    rng = np.random.default_rng(0)
+    points = 0
+    for trial in range(30):
+        steps = np.sort(rng.choice(5000, rng.integers(6, 60), replace=False)).astype(float)
+        score = (steps > 2000) * 0.8 + 0.01 * rng.random(steps.size) if trial % 2 else rng.random(steps.size)
+        try:
+            found = emergence_point(steps, score, method)
+        except RuntimeError:
+            continue
+        if found.censored == "no":
+            points += 1
+            assert steps[0] <= found.step <= steps[-1]
+            assert found.lower <= found.step <= found.upper
+        else:
+            assert np.isnan(found.step)
+    assert points >= 15

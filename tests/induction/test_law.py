@@ -273,3 +273,33 @@ def test_intervals_without_visible_scatter_are_an_error_not_a_number():
     }
     with pytest.raises(RuntimeError, match=r"no maximum|not maximised"):
         InductionLaw.fit(runs, "interval_censored")
+
+
+def test_hostile_tables_give_finite_fits_or_an_error_and_never_a_warning():
+    rng = np.random.default_rng(8)
+    fitted = 0
+    for _ in range(40):
+        count = rng.integers(4, 30)
+        batch, context = sizes(count, rng)
+        updates = V2.updates(batch, context) * np.exp(
+            rng.choice([0.001, 0.3, 1.5]) * rng.standard_normal(count)
+        )
+        grid = np.sort(rng.choice(np.geomspace(1e1, 1e9, 400), rng.integers(2, 40), replace=False))
+        lower, upper = (n / (batch * context) for n in checkpoint_interval(updates * batch * context, grid))
+        exact = rng.random(count) < rng.choice([0.0, 0.3, 0.9])
+        runs = {
+            "batch_size": batch,
+            "context_size": context,
+            "updates_lower": np.where(exact, updates, lower),
+            "updates_upper": np.where(exact, updates, upper),
+        }
+        try:
+            law = InductionLaw.fit(runs, "interval_censored")
+        except (ValueError, RuntimeError):
+            continue
+        fitted += 1
+        assert np.isfinite([law.log_threshold, law.residual_sd]).all()
+        assert np.isfinite(law.covariance).all()
+        low, high = law.prediction_interval(64, 64)
+        assert 0.0 <= low < high
+    assert fitted >= 25
