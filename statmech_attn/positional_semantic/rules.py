@@ -6,7 +6,7 @@ whole zeta_u line; Gauss-Legendre nodes of a panel that starts at a jump; range 
 which lines are dropped; line defect above which a line is integrated again with finer panels.
 
 Largest relative error of q_hat, m_hat, V_hat, theta_hat and E M at three states (semantic and positional at
-alpha = 1.24, semantic at alpha = 2, omega = .3) against the last rule: 9e-5, 6e-6, 1e-6, 1e-7, 7e-8 (the differences
+alpha = 1.24, semantic at alpha = 2, omega = .3) against the last rule: 9e-5, 1e-5, 2e-6, 1e-7, 7e-8 (the differences
 of the last two are at the level of the last rule itself). `tests/positional_semantic/test_channel.py` repeats this.
 """
 
