@@ -27,7 +27,7 @@ _HOME = {
     "save": "store",
     "solve": "fixed_point",
 }
-_SUBPACKAGES = ("positional_semantic",)
+_SUBPACKAGES = ("induction", "positional_semantic")
 
 __all__ = [
     "ConvergenceError",

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from statmech_attn import __version__
+from statmech_attn.induction import commands as induction
 
 if TYPE_CHECKING:
     from statmech_attn.theory import Solution, Theory
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_solve(commands)
+    induction.add_parser(commands)
     arguments = parser.parse_args(argv)
     try:
         code: int = arguments.run(arguments)
