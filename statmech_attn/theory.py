@@ -58,7 +58,7 @@ class Theory(Protocol):
         ...
 
     def observables(self, state: Array, rule: Any) -> dict[str, float]:
-        """Named numbers of a state, the potential among them under its own name."""
+        """Named numbers of a state; the first is the potential, under the name it has in the field."""
         ...
 
     def infeasibility(self, state: Array) -> str:

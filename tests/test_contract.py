@@ -93,11 +93,15 @@ def test_named_starts_reach_their_branch(solution: sa.Solution) -> None:
 
 def test_certificate_is_the_residual_of_the_state(solution: sa.Solution) -> None:
     theory = solution.theory
-    exact = [rule for rule in theory.rules(solution.accuracy)]
-    images = [theory.update(solution.state, rule) for rule in exact]
+    images = [theory.update(solution.state, rule) for rule in theory.rules(solution.accuracy)]
     residuals = [np.max(np.abs(image - solution.state) / theory.scale(solution.state)) for image in images]
     assert solution.residual in residuals
     assert solution.residual <= solution.tol
+
+
+def test_first_observable_is_the_potential(solution: sa.Solution) -> None:
+    potentials = [solution.theory.potential(solution.state, rule) for rule in solution.theory.rules(solution.accuracy)]
+    assert next(iter(solution.observables.values())) in potentials
 
 
 def gradient(theory: Any, x: np.ndarray, rule: Any) -> np.ndarray:

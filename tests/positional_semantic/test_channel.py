@@ -38,7 +38,7 @@ def relative(values: np.ndarray, exact: np.ndarray) -> float:
 def test_measured_errors_of_the_table_of_rules(name: str) -> None:
     alpha, state = STATES[name]
     exact = hats(alpha, state, len(TABLE) - 1)
-    for level, bound in enumerate((1.5e-4, 2e-5, 4e-6, 3e-7, 2e-7)):
+    for level, bound in enumerate((5e-5, 3e-6, 1e-6, 3e-7, 2e-7)):
         assert relative(hats(alpha, state, level), exact) < bound
 
 
@@ -48,7 +48,7 @@ def test_hats_at_the_semantic_state_of_the_literature() -> None:
     solution = sa.solve(MODEL, "semantic", accuracy=1e-7)
     found = MODEL.hats(solution.state, 3)
     assert found.q == pytest.approx(7.71552831e-5, rel=3e-6)
-    assert found.V == pytest.approx(0.01426536274, rel=1e-5)
+    assert pytest.approx(0.01426536274, rel=1e-5) == found.V
     assert found.theta == pytest.approx(0.02543050044, rel=1e-5)
 
 
@@ -61,7 +61,7 @@ def test_stein_form_equals_derivative_plus_jump_term(name: str) -> None:
     stein = model.hats(np.array(state), 3).V
     smooth = -alpha * averages.trace / V
     jump = -alpha * averages.delta / V
-    assert stein == pytest.approx(smooth + jump, rel=2e-7)
+    assert stein == pytest.approx(smooth + jump, rel=1e-6)
     if name != "semantic 2":
         assert abs(jump) > 1e-3 * abs(stein), "without the jump term the identity fails"
 
@@ -74,7 +74,7 @@ def test_lines_equal_the_scalar_integrator() -> None:
     grid = ch.teacher_grid(teacher, reach, 1, V, 0.25, model.omega, 0.6, 0.6)
     lines = ch.line_table(grid, *zeta, math.sqrt(2) * m, theta / 0.5, s, V, 0.25, negligible)
     sums, again = ch.line_sums(lines, s, V, 0.25, reach + 0.3, panels, tolerance)
-    assert again < 0.01 * lines.shape[1]
+    assert lines.shape[1] > 100 * again
     nodes, weights = gauss_legendre(24)
     worst = 0.0
     for i in np.random.default_rng(0).choice(lines.shape[1], 200, replace=False):

@@ -98,7 +98,7 @@ def test_stationary_and_the_envelope_theorem() -> None:
     omega, target, V = draw(rng, 300)
     for w, t, v in zip(omega, target, V, strict=True):
         wu, wv = (w[0] - w[1]) / math.sqrt(2), (w[0] + w[1]) / math.sqrt(2)
-        u, y, minimum = proximal_point(wu, wv, v, *t, SIGMA2)
+        u, y, _ = proximal_point(wu, wv, v, *t, SIGMA2)
         _, lu, lv, *_ = loss_derivatives(u, y, *t, SIGMA2)
         assert abs(u - wu + v * lu) + abs(y - wv + v * lv) < 1e-12
         h = 1e-5

@@ -45,7 +45,7 @@ def test_converged_table(reference: Reference) -> None:
 
 
 def independent_update(model: sa.PositionalSemantic, state: np.ndarray) -> np.ndarray:
-    """F(state) by another road: unsplit trapezoid teacher plane, each line by the scalar integrator in omega_u cells."""
+    """F(state) by another road: unsplit trapezoid teacher plane, every line by the scalar integrator."""
     from statmech_attn.positional_semantic import channel as ch
     from statmech_attn.positional_semantic.attention import teacher_attention
     from statmech_attn.quadrature import gauss_legendre, normal_trapezoid
@@ -267,7 +267,7 @@ def test_bad_parameters(parameters: dict[str, Any], error: type[Exception], mess
 def test_infeasible_start() -> None:
     with pytest.raises(ValueError, match=r"theta=0.5 must satisfy theta\^2 < sigma\^2 q = 0.025"):
         sa.solve(sa.PositionalSemantic(1.0), {"q": 0.1, "m": 0.0, "theta": 0.5, "V": 10.0})
-    with pytest.raises(ValueError, match="q=-0.1 and V=10 must be positive"):
+    with pytest.raises(ValueError, match=r"q=-0\.1 and V=10 must be positive"):
         sa.solve(sa.PositionalSemantic(1.0), {"q": -0.1, "m": 0.0, "theta": 0.0, "V": 10.0})
 
 
