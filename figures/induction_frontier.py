@@ -6,7 +6,7 @@ trained here.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from induction_common import save_picture, save_table, use_style
+from common import save_picture, save_table, use_style
 
 from statmech_attn.induction import controlled_contexts, monotone_boundary, pareto_frontier
 

@@ -8,7 +8,7 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
-from induction_common import save_picture, save_table, use_style
+from common import save_picture, save_table, use_style
 
 from statmech_attn.induction import ExtrapolationWarning, InductionLaw, checkpoint_interval
 

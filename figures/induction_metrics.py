@@ -6,7 +6,7 @@ goes to the right key and the rest is spread evenly; every row is jittered. The 
 
 import matplotlib.pyplot as plt
 import numpy as np
-from induction_common import save_picture, save_table, use_style
+from common import save_picture, save_table, use_style
 from scipy.special import expit
 
 from statmech_attn.induction import (

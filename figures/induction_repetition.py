@@ -4,7 +4,7 @@ from typing import Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
-from induction_common import save_picture, save_table, use_style
+from common import save_picture, save_table, use_style
 
 from statmech_attn.induction import (
     context_statistics,

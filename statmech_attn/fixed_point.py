@@ -352,7 +352,7 @@ def solve(
     >>> import statmech_attn as sa
     >>> solution = sa.solve(sa.PositionalSemantic(alpha=1.24, omega=0.3), start="semantic")
     >>> print(f"{solution['theta']:.4f} {solution.branch} {solution.converged}")
-    0.1171 semantic True
+    0.1172 semantic True
     """
     if rule is not None:
         theory = theory.under(rule)
