@@ -24,10 +24,10 @@ def main() -> None:
     grid = np.unique(np.concatenate([np.linspace(0.02, 2.0, 45), 0.7195 + 0.2 * np.linspace(0, 1, 12) ** 2]))
     branches = scan(model, "alpha", grid)
     rows = [
-        {"branch": branch, "alpha": s.theory.alpha} | {n: s[n] if n in model.order_parameters else s.observables[n] for n in NAMES}
+        {"branch": branch, "alpha": s.theory.alpha} | {name: s[name] for name in NAMES}
         for branch, solutions in branches.items()
         for s in solutions
-    ]  # fmt: skip
+    ]
     save_table("order_parameters", {key: [row[key] for row in rows] for key in rows[0]})
 
     published = {
@@ -39,7 +39,7 @@ def main() -> None:
         plot_against(axes, branches, "alpha", name)
         for branch, solutions in published.items():
             x = [s.theory.alpha for s in solutions]
-            y = [s[name] if name in model.order_parameters else s.observables[name] for s in solutions]
+            y = [s[name] for s in solutions]
             axes.plot(x, y, MARKERS[branch], color=COLOURS[branch], mfc="none", ms=3, label=f"{branch}, 12 nodes")
         axes.set(xlabel="sample complexity α", ylabel=LABELS[name])
     axes.axhline(branches["uninformed"][0].linear_baseline, color="0.6", ls=":", label="linear layer")

@@ -193,7 +193,8 @@ def test_solution_reads_like_a_result() -> None:
     assert "free_energy" in dir(solution)
     with pytest.raises(AttributeError, match="observables are free_energy"):
         _ = solution.test_error
-    with pytest.raises(KeyError, match="not an order parameter"):
+    assert solution["free_energy"] == solution.free_energy
+    with pytest.raises(KeyError, match="has no 'theta'; it has m, free_energy"):
         _ = solution["theta"]
     assert "converged: residual" in str(solution)
 
