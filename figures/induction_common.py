@@ -20,9 +20,7 @@ def use_style() -> None:
 
 def save_table(name: str, columns: Mapping[str, ArrayLike | Sequence[str | float]]) -> None:
     """Columns of equal length, text or numbers, to ``name.csv``."""
-    cells = [
-        [f"{v:.9g}" if isinstance(v, float) else v for v in np.asarray(c).tolist()] for c in columns.values()
-    ]
+    cells = [[f"{v:.9g}" if isinstance(v, float) else v for v in np.asarray(c).tolist()] for c in columns.values()]
     with replacing(HERE / f"{name}.csv") as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)

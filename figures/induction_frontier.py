@@ -36,9 +36,7 @@ def main() -> None:
         lw=0.8,
         label="Pareto frontier",
     )
-    axes.plot(
-        frontier.frequency, frontier.reliability, "o", ms=7, mfc="none", color="C6", label="minimal points"
-    )
+    axes.plot(frontier.frequency, frontier.reliability, "o", ms=7, mfc="none", color="C6", label="minimal points")
     line = np.linspace(0.05, 1.0, 200)
     axes.plot(line, boundary.reliability(line), "--", color="C2", label="fitted boundary, P = 1/2")
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="frequency, measured", ylabel="reliability, measured")

@@ -22,9 +22,7 @@ def main() -> None:
     batch, context = 2.0 ** rng.integers(2, 10, 35), 2.0 ** rng.integers(2, 12, 35)
     predicted = law.updates(batch, context)
     updates = predicted * np.exp(0.15 * rng.standard_normal(35))
-    lower, upper = (
-        n / (batch * context) for n in checkpoint_interval(updates * batch * context, CHECKPOINTS)
-    )
+    lower, upper = (n / (batch * context) for n in checkpoint_interval(updates * batch * context, CHECKPOINTS))
     runs = {"batch_size": batch, "context_size": context, "updates_lower": lower, "updates_upper": upper}
     fitted = InductionLaw.fit(runs, "interval_censored")
     low, high = fitted.prediction_interval(batch, context)

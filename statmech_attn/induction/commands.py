@@ -54,9 +54,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     64          64            9346.02  3.82813e+07
     0
     """
-    induction = subparsers.add_parser(
-        "induction", help="induction heads: emergence, head scores, data statistics"
-    )
+    induction = subparsers.add_parser("induction", help="induction heads: emergence, head scores, data statistics")
     commands = induction.add_subparsers(required=True, metavar="command")
 
     law = _leaf(commands, "law", _law, "updates and tokens at which induction heads are expected")
@@ -65,9 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     law.add_argument("--version", choices=("v1", "v2"), default="v2", help="version of arXiv 2511.16893")
 
     fit = _leaf(commands, "fit", _fit, "fit the law to a table of runs")
-    fit.add_argument(
-        "runs", type=Path, help="CSV: batch_size, context_size, updates or updates_lower, updates_upper"
-    )
+    fit.add_argument("runs", type=Path, help="CSV: batch_size, context_size, updates or updates_lower, updates_upper")
     fit.add_argument("--method", choices=("least_squares", "interval_censored"), default="least_squares")
     fit.add_argument("--level", type=float, default=0.95, help="of the intervals")
 
@@ -79,9 +75,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     repetition.add_argument("--end-of-document", type=int, help="id that ends a document")
     repetition.add_argument("--windows", choices=("disjoint", "sliding"), default="disjoint")
     repetition.add_argument("--denominator", choices=("bigrams", "tokens"), default="bigrams")
-    repetition.add_argument(
-        "--second-half", action="store_true", help="count the second half of contexts only"
-    )
+    repetition.add_argument("--second-half", action="store_true", help="count the second half of contexts only")
     repetition.add_argument("--no-self-pairs", action="store_true", help="leave out bigrams of one id twice")
     repetition.add_argument("--mean", action="store_true", help="also the mean reliability (slower)")
     repetition.add_argument("--progress", action="store_true", help="show a bar")
@@ -126,9 +120,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     emergence.add_argument("--threshold", type=float, default=0.1)
     emergence.add_argument("--baseline", type=float, help="score of uniform attention")
 
-    frontier = _leaf(
-        commands, "frontier", _frontier, "least frequency and reliability at which heads emerged"
-    )
+    frontier = _leaf(commands, "frontier", _frontier, "least frequency and reliability at which heads emerged")
     frontier.add_argument("points", type=Path, help="CSV: frequency, reliability, emerged (0 or 1)")
 
 
@@ -226,10 +218,7 @@ def _statistics_rows(statistics: ContextStatistics) -> list[Row]:
     }
     if statistics.mean is not None:
         columns["reliability_mean"] = statistics.reliability("mean")
-    return [
-        {name: column[i].item() for name, column in columns.items()}
-        for i in range(len(statistics.context_size))
-    ]
+    return [{name: column[i].item() for name, column in columns.items()} for i in range(len(statistics.context_size))]
 
 
 def _markov(options: argparse.Namespace) -> list[Row]:
@@ -321,10 +310,7 @@ def _score(options: argparse.Namespace) -> list[Row]:
         scores = heads.prefix_matching(attention, ids, denominator=options.denominator, keys=options.keys)
     batched = ids is not None and ids.ndim == 2 and not isinstance(attention, list)
     names = heads.leading_axes(scores.ndim, batched)
-    return [
-        {**dict(zip(names, index, strict=True)), "score": float(value)}
-        for index, value in np.ndenumerate(scores)
-    ]
+    return [{**dict(zip(names, index, strict=True)), "score": float(value)} for index, value in np.ndenumerate(scores)]
 
 
 def _emergence(options: argparse.Namespace) -> list[Row]:
@@ -381,9 +367,7 @@ def _read_csv(path: Path, required: Iterable[str] = ()) -> dict[str, list[float]
                 try:
                     table[name].append(float(cell) if cell.strip() else math.nan)
                 except ValueError:
-                    raise ValueError(
-                        f"{path}: line {reader.line_num}: {name}={cell!r} is not a number"
-                    ) from None
+                    raise ValueError(f"{path}: line {reader.line_num}: {name}={cell!r} is not a number") from None
     if not table or not next(iter(table.values())):
         raise ValueError(f"{path}: is empty")
     return table
@@ -432,8 +416,7 @@ def _format(rows: list[Row], form: str) -> str:
     if form == "json":
         # JSON has no NaN and no infinity
         finite = [
-            {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-            for row in rows
+            {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows
         ]
         return json.dumps(finite, indent=2) + "\n"
     names = list(rows[0]) if rows else []
@@ -442,18 +425,12 @@ def _format(rows: list[Row], form: str) -> str:
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(
-            {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in row.items()}
-            for row in rows
+            {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in row.items()} for row in rows
         )
         return text.getvalue()
     cells = [names] + [
-        [
-            "" if row[n] is None else f"{row[n]:.6g}" if isinstance(row[n], float) else str(row[n])
-            for n in names
-        ]
+        ["" if row[n] is None else f"{row[n]:.6g}" if isinstance(row[n], float) else str(row[n]) for n in names]
         for row in rows
     ]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
-    return "".join(
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in cells
-    )
+    return "".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in cells)

@@ -181,9 +181,7 @@ def _fit(
     def residual(p: FloatArray) -> FloatArray:
         return curve(u, *p) - y
 
-    result = optimize.least_squares(
-        residual, start, x_scale=[0.1, 0.1, 0.1, 0.3], xtol=1e-12, ftol=1e-14, gtol=1e-12
-    )
+    result = optimize.least_squares(residual, start, x_scale=[0.1, 0.1, 0.1, 0.3], xtol=1e-12, ftol=1e-14, gtol=1e-12)
     if not result.success:
         raise RuntimeError(f"the fit of the score curve did not converge: {result.message}")
     jacobian = np.asarray(result.jac)

@@ -59,11 +59,7 @@ class MonotoneBoundary:
         """P(emerged); 0 at a vanishing frequency or reliability that has weight."""
         f, r = _unit("frequency", frequency), _unit("reliability", reliability)
         # xlogy is 0 for a weight of 0, where 0 * ln 0 would be NaN
-        logit = (
-            self.intercept
-            + special.xlogy(self.frequency_weight, f)
-            + special.xlogy(self.reliability_weight, r)
-        )
+        logit = self.intercept + special.xlogy(self.frequency_weight, f) + special.xlogy(self.reliability_weight, r)
         return np.asarray(special.expit(logit))
 
     def reliability(self, frequency: ArrayLike) -> FloatArray:
@@ -108,9 +104,7 @@ def pareto_frontier(frequency: ArrayLike, reliability: ArrayLike, emerged: Array
     f, r, label = _points(frequency, reliability, emerged)
     points = np.unique(np.column_stack([f, r])[label], axis=0)  # by frequency, then reliability
     # a point is minimal if its reliability is below that of every point of smaller or equal frequency
-    lowest = (
-        np.concatenate([[np.inf], np.minimum.accumulate(points[:, 1])[:-1]]) if len(points) else np.empty(0)
-    )
+    lowest = np.concatenate([[np.inf], np.minimum.accumulate(points[:, 1])[:-1]]) if len(points) else np.empty(0)
     minimal = points[points[:, 1] < lowest]
     above = (f[:, None] >= minimal[:, 0]) & (r[:, None] >= minimal[:, 1])
     equal = (f[:, None] == minimal[:, 0]) & (r[:, None] == minimal[:, 1])
@@ -176,9 +170,7 @@ def monotone_boundary(
     )
     projected = np.where((result.x == 0.0) & (np.arange(3) > 0), np.minimum(result.jac, 0.0), result.jac)
     if not np.abs(projected).max() < 1e-4:
-        raise RuntimeError(
-            f"the boundary did not converge: gradient {np.abs(projected).max():.1e}; {result.message}"
-        )
+        raise RuntimeError(f"the boundary did not converge: gradient {np.abs(projected).max():.1e}; {result.message}")
     return MonotoneBoundary(*(float(w) for w in result.x))
 
 
@@ -195,9 +187,7 @@ def _points(
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     f, r, label = _unit("frequency", frequency), _unit("reliability", reliability), np.asarray(emerged)
     if f.ndim != 1 or f.shape != r.shape or f.shape != label.shape:
-        raise ValueError(
-            f"frequency {f.shape}, reliability {r.shape}, emerged {label.shape}: must be equal and (n,)"
-        )
+        raise ValueError(f"frequency {f.shape}, reliability {r.shape}, emerged {label.shape}: must be equal and (n,)")
     if not np.isin(label, (0, 1)).all():
         raise ValueError("emerged: labels must be 0 or 1 (or booleans)")
     return f, r, label.astype(bool)

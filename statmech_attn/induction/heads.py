@@ -98,9 +98,9 @@ def repeated_sequences(
     if samples < 1:
         raise ValueError(f"samples={samples}: must be at least 1")
     generator = np.random.default_rng(rng)
-    half = np.stack(
-        [generator.choice(vocabulary_size, half_length, replace=False) for _ in range(samples)]
-    ).astype(np.int64)
+    half = np.stack([generator.choice(vocabulary_size, half_length, replace=False) for _ in range(samples)]).astype(
+        np.int64
+    )
     return np.concatenate([half, half], axis=1)
 
 
@@ -159,9 +159,7 @@ def repeated_prefix_matching(attention: Attention) -> FloatArray:
     def score(weights: FloatArray) -> FloatArray:
         length = weights.shape[-1]
         if length % 2:
-            raise ValueError(
-                f"attention: length {length} is odd; the sequence must be one half repeated twice"
-            )
+            raise ValueError(f"attention: length {length} is odd; the sequence must be one half repeated twice")
         half = length // 2
         q = np.arange(half, length)
         return np.asarray(weights[..., q, q - half + 1].mean(axis=-1))
@@ -324,9 +322,7 @@ def logit_attribution(head_output: Any, unembedding: Any, ids: ArrayLike) -> Flo
     output, matrix, x = _array(head_output, "head_output"), _array(unembedding, "unembedding"), _ids(ids)
     half = _repeated_half(x)
     if matrix.ndim != 2 or output.ndim < 2 or output.shape[-1] != matrix.shape[0]:
-        raise ValueError(
-            f"head_output {output.shape}, unembedding {matrix.shape}: must be (..., 2s, d) and (d, V)"
-        )
+        raise ValueError(f"head_output {output.shape}, unembedding {matrix.shape}: must be (..., 2s, d) and (d, V)")
     _in_vocabulary(x, matrix.shape[1])
     _aligned("head_output", output.shape, x, length_axis=-2, batch_axis=-4)
     columns = np.moveaxis(matrix[:, x[..., :half]], 0, -2)  # (d, s) or (batch, d, s)
@@ -481,9 +477,7 @@ def _aligned(name: str, shape: tuple[int, ...], x: IntArray, length_axis: int, b
     if len(shape) < -length_axis or shape[length_axis] != x.shape[-1]:
         raise ValueError(f"{name} of shape {shape}: does not fit ids of length {x.shape[-1]}")
     if x.ndim == 2 and (len(shape) < -batch_axis or shape[batch_axis] != x.shape[0]):
-        raise ValueError(
-            f"{name} of shape {shape}: axis {batch_axis} must be the batch of {x.shape[0]} sequences"
-        )
+        raise ValueError(f"{name} of shape {shape}: axis {batch_axis} must be the batch of {x.shape[0]} sequences")
 
 
 def _mean_defined(values: FloatArray) -> FloatArray:
@@ -492,9 +486,7 @@ def _mean_defined(values: FloatArray) -> FloatArray:
         return np.asarray(np.where(defined, values, 0.0).sum(axis=-1) / defined.sum(axis=-1))
 
 
-def _masked(
-    attention: Attention, x: IntArray, match: NDArray[np.bool_], denominator: str, keys: str
-) -> FloatArray:
+def _masked(attention: Attention, x: IntArray, match: NDArray[np.bool_], denominator: str, keys: str) -> FloatArray:
     if denominator not in ("matched", "all"):
         raise ValueError(f"denominator={denominator!r}: must be 'matched' or 'all'")
     if keys not in ("every", "latest"):
@@ -515,9 +507,7 @@ def _masked(
     return _each_layer(attention, score, batched=x.ndim == 2)
 
 
-def _each_layer(
-    attention: Attention, score: Callable[[FloatArray], FloatArray], batched: bool = False
-) -> FloatArray:
+def _each_layer(attention: Attention, score: Callable[[FloatArray], FloatArray], batched: bool = False) -> FloatArray:
     """Score of each layer, one at a time, so that a model's attention is never copied whole."""
     if not isinstance(attention, tuple | list):
         weights = _array(attention, "attention")
@@ -531,17 +521,13 @@ def _each_layer(
         _check_attention(weights, True, f"layer {layer}, ")
         scores.append(score(weights))
     if not scores or any(one.shape != scores[0].shape for one in scores):
-        raise ValueError(
-            f"attention: {len(scores)} layers of different shapes; all must be alike and not empty"
-        )
+        raise ValueError(f"attention: {len(scores)} layers of different shapes; all must be alike and not empty")
     return np.stack(scores)
 
 
 def _check_attention(weights: FloatArray, batched: bool, where: str = "") -> None:
     if not 2 <= weights.ndim <= 5 or weights.shape[-1] != weights.shape[-2]:
-        raise ValueError(
-            f"attention: {where}shape {weights.shape} must be (T, T) with up to three axes before"
-        )
+        raise ValueError(f"attention: {where}shape {weights.shape} must be (T, T) with up to three axes before")
     for error, sentence in (
         (np.abs(weights.sum(axis=-1) - 1.0), "does not sum to one: off by"),
         (np.triu(np.abs(weights), 1).max(axis=-1), "attends to later keys (not causal): up to"),

@@ -98,9 +98,7 @@ class InductionLaw:
         if version not in laws:
             raise ValueError(f"version={version!r}: the published versions are {', '.join(laws)}")
         # Readers of the paper give 2048 or 4096 as the largest context; the smaller one warns earlier.
-        return cls(
-            *laws[version], f"arXiv 2511.16893{version}", (4.0, 512.0), (4.0, 2048.0), correlation=0.98
-        )
+        return cls(*laws[version], f"arXiv 2511.16893{version}", (4.0, 512.0), (4.0, 2048.0), correlation=0.98)
 
     @classmethod
     def fit(
@@ -155,13 +153,9 @@ class InductionLaw:
         design = np.column_stack([np.ones(batch.size), -np.log(batch), -np.log(context)])
         emerged = int(np.isfinite(upper).sum())
         if emerged < 4:
-            raise ValueError(
-                f"runs: {emerged} of {batch.size} emerged; a fit of three coefficients needs at least 4"
-            )
+            raise ValueError(f"runs: {emerged} of {batch.size} emerged; a fit of three coefficients needs at least 4")
         if np.linalg.matrix_rank(design[np.isfinite(upper)]) < 3:
-            raise ValueError(
-                "runs: batch_size and context_size must both vary, and not as one power of the other"
-            )
+            raise ValueError("runs: batch_size and context_size must both vary, and not as one power of the other")
         exact = lower == upper
         if exact.all():
             coefficients, covariance, sd = _least_squares(design, np.log(lower))
@@ -235,9 +229,7 @@ class InductionLaw:
             warnings.warn(sentence, ExtrapolationWarning, stacklevel=2)
         return updates_to_tokens(self._updates(batch_size, context_size), batch_size, context_size)
 
-    def token_weighted_updates(
-        self, updates: ArrayLike, batch_size: ArrayLike, context_size: ArrayLike
-    ) -> FloatArray:
+    def token_weighted_updates(self, updates: ArrayLike, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
         """Token-weighted updates U B^b C^c of a run; emergence is expected when they reach `threshold`.
 
         The paper names the quantity; that it is this product is inferred from its law.
@@ -358,11 +350,7 @@ def updates_to_tokens(updates: ArrayLike, batch_size: ArrayLike, context_size: A
     >>> float(updates_to_tokens(1000, 1024, 2048))
     2097152000.0
     """
-    return (
-        _positive("updates", updates)
-        * _positive("batch_size", batch_size)
-        * _positive("context_size", context_size)
-    )
+    return _positive("updates", updates) * _positive("batch_size", batch_size) * _positive("context_size", context_size)
 
 
 def tokens_to_updates(tokens: ArrayLike, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
@@ -373,9 +361,7 @@ def tokens_to_updates(tokens: ArrayLike, batch_size: ArrayLike, context_size: Ar
     >>> float(tokens_to_updates(2097152000, 1024, 2048))
     1000.0
     """
-    return _positive("tokens", tokens) / (
-        _positive("batch_size", batch_size) * _positive("context_size", context_size)
-    )
+    return _positive("tokens", tokens) / (_positive("batch_size", batch_size) * _positive("context_size", context_size))
 
 
 def checkpoint_interval(updates: ArrayLike, checkpoints: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -432,9 +418,7 @@ def _columns(runs: Any, method: str) -> tuple[FloatArray, FloatArray, FloatArray
         table = runs
         names = set(table.dtype.names or ()) if isinstance(table, np.ndarray) else set(table.keys())
     else:
-        raise TypeError(
-            f"runs of type {type(runs).__name__}: must be a mapping of columns or a list of mappings"
-        )
+        raise TypeError(f"runs of type {type(runs).__name__}: must be a mapping of columns or a list of mappings")
     for name in ("batch_size", "context_size"):
         if name not in names:
             raise ValueError(f"runs: column {name!r} is missing; found {sorted(names)}")
@@ -454,9 +438,7 @@ def _columns(runs: Any, method: str) -> tuple[FloatArray, FloatArray, FloatArray
         upper = np.where(np.isnan(high), np.where(np.isnan(low), known, np.inf), high)
     for name, column in (("context_size", context), ("updates", lower), ("updates_upper", upper)):
         if batch.ndim != 1 or column.shape != batch.shape:
-            raise ValueError(
-                f"runs: {name} has shape {column.shape}, batch_size {batch.shape}; both must be (n,)"
-            )
+            raise ValueError(f"runs: {name} has shape {column.shape}, batch_size {batch.shape}; both must be (n,)")
     unknown = np.flatnonzero(np.isnan(lower) | np.isnan(upper))
     if unknown.size:
         advice = (
@@ -469,9 +451,7 @@ def _columns(runs: Any, method: str) -> tuple[FloatArray, FloatArray, FloatArray
     wrong = np.flatnonzero((lower < 0.0) | (upper <= 0.0) | (upper < lower) | ~np.isfinite(lower))
     if wrong.size:
         i = wrong[0]
-        raise ValueError(
-            f"runs: row {i} has updates in [{lower[i]:g}, {upper[i]:g}]; must be positive and ordered"
-        )
+        raise ValueError(f"runs: row {i} has updates in [{lower[i]:g}, {upper[i]:g}]; must be positive and ordered")
     return batch, context, lower, upper
 
 
@@ -517,16 +497,12 @@ def _interval_censored(
     def derivatives(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         low, high = scaled_bounds(theta)
         log_scale = log_mass(low, high) + np.log(2.0 * np.pi) / 2.0
-        weight_low, weight_high = (
-            np.where(exact, 0.0, np.exp(-(z**2) / 2.0 - log_scale)) for z in (low, high)
-        )
+        weight_low, weight_high = (np.where(exact, 0.0, np.exp(-(z**2) / 2.0 - log_scale)) for z in (low, high))
         curve_low, curve_high = (
             weight * np.where(np.isinf(z), 0.0, z) for weight, z in ((weight_low, low), (weight_high, high))
         )
         score = weight_high[:, None] * slope_high - weight_low[:, None] * slope_low
-        hessian = slope_low.T @ (curve_low[:, None] * slope_low) - slope_high.T @ (
-            curve_high[:, None] * slope_high
-        )
+        hessian = slope_low.T @ (curve_low[:, None] * slope_low) - slope_high.T @ (curve_high[:, None] * slope_high)
         hessian -= score.T @ score
         points = slope_low[exact]
         gradient = score.sum(axis=0) - low[exact] @ points + exact.sum() / theta[3] * last
@@ -548,9 +524,7 @@ def _interval_censored(
     gradient, hessian = derivatives(result.x)
     spread = np.linalg.eigvalsh(hessian) if np.isfinite(hessian).all() else np.zeros(4)
     if not (np.abs(gradient).max() <= 1e-4 and spread[0] > 1e-14 * spread[-1]):
-        raise RuntimeError(
-            f"the likelihood was not maximised: gradient {np.abs(gradient).max():.1e}; {result.message}"
-        )
+        raise RuntimeError(f"the likelihood was not maximised: gradient {np.abs(gradient).max():.1e}; {result.message}")
     # delta method from (gamma, tau) to beta = gamma / tau
     jacobian = np.column_stack([np.eye(3) / tau, -gamma / tau**2])
     # maximum likelihood divides by n, least squares by n - 3: the same correction

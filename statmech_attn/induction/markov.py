@@ -182,9 +182,7 @@ class MarkovProcess:
         if not (P >= 0.0).all() or not np.abs(P.sum(axis=1) - 1.0).max() < 1e-9:
             raise ValueError("transition: every row must be non-negative and sum to one")
         if not np.abs(pi @ P - pi).max() < 1e-9:
-            raise ValueError(
-                f"marginal: is not stationary; pi P - pi is up to {np.abs(pi @ P - pi).max():.1e}"
-            )
+            raise ValueError(f"marginal: is not stationary; pi P - pi is up to {np.abs(pi @ P - pi).max():.1e}")
         if self.classes is not None and np.shape(self.classes) != pi.shape:
             raise ValueError(f"classes of shape {np.shape(self.classes)}: must be {pi.shape}, one an id")
         object.__setattr__(self, "transition", P)
@@ -287,9 +285,7 @@ def controlled_process(
         return MarkovProcess(np.tile(pi, (pi.size, 1)), pi, labels)
     most = float(special.entr(pi).sum() / np.log(2.0))
     if not 0.0 < entropy < most:
-        raise ValueError(
-            f"entropy={entropy}: must lie strictly between 0 and {most:.6g} bits, that of the marginal"
-        )
+        raise ValueError(f"entropy={entropy}: must lie strictly between 0 and {most:.6g} bits, that of the marginal")
     generator = np.random.default_rng(rng)
     Z, E = generator.standard_normal((classes, pi.size)), generator.standard_normal((pi.size, pi.size))
 
@@ -450,9 +446,7 @@ def controlled_contexts(
     return ControlledContexts(ids, rate, expected, cues / total, kept / cues if cues else np.nan)
 
 
-def copy_process(
-    marginal: ArrayLike, copy_probability: float, size: int | tuple[int, ...], rng: Seed
-) -> IntArray:
+def copy_process(marginal: ArrayLike, copy_probability: float, size: int | tuple[int, ...], rng: Seed) -> IntArray:
     """Sequences that copy: a cue seen before is followed by its last successor with probability p.
 
     Otherwise, and after a new cue, the id is drawn from the marginal.

@@ -105,9 +105,7 @@ class Lookback:
             first = [(size + 1) // 2 - 1 if second_half else 0 for size in sizes]
             # the first token of a context has no cue; it lies outside the second half
             unit = [1.0 if denominator == "bigrams" or second_half else (size - 1) / size for size in sizes]
-            return np.array(
-                [u * profile[f : size - 1].mean() for u, f, size in zip(unit, first, sizes, strict=True)]
-            )
+            return np.array([u * profile[f : size - 1].mean() for u, f, size in zip(unit, first, sizes, strict=True)])
 
         mean = None if self.mean is None else average(self.mean)
         return ContextStatistics(
@@ -351,9 +349,7 @@ def _mapped(file: Path, dtype: str | None) -> NDArray[np.integer[Any]]:
             raise ValueError(f"dtype={dtype!r}: {file} does not say its type; give uint16 or uint32")
         width = np.dtype(dtype).itemsize
         if size % width:
-            raise ValueError(
-                f"{file}: {size} bytes are not a whole number of {dtype} ids: truncated, or another type"
-            )
+            raise ValueError(f"{file}: {size} bytes are not a whole number of {dtype} ids: truncated, or another type")
         return np.memmap(file, dtype=dtype, mode="r")
     if file.suffix != ".npy":
         raise ValueError(f"{file}: unknown format {file.suffix!r}; must be .npy, .bin or .jsonl")
@@ -375,9 +371,7 @@ def _jsonl(file: Path, end_of_document: int | None) -> Iterator[IntArray]:
             try:
                 ids = json.loads(line)["input_ids"]
             except (json.JSONDecodeError, KeyError, TypeError):
-                raise ValueError(
-                    f"{file}: line {number} is not an object with input_ids (truncated?)"
-                ) from None
+                raise ValueError(f"{file}: line {number} is not an object with input_ids (truncated?)") from None
             if not isinstance(ids, list) or not all(type(i) is int and abs(i) < 2**63 for i in ids):
                 raise ValueError(f"{file}: line {number}: input_ids must be a list of integers")
             if end_of_document is not None and ids[-1:] != [end_of_document]:
@@ -404,8 +398,7 @@ def _pieces(stream: Stream) -> Iterator[NDArray[np.integer[Any]]]:
     ids = np.asanyarray(stream)  # a memory map stays one
     if ids.ndim != 1:
         raise ValueError(
-            f"stream of shape {ids.shape}: must be one-dimensional; "
-            "give several documents as an iterator of arrays"
+            f"stream of shape {ids.shape}: must be one-dimensional; give several documents as an iterator of arrays"
         )
     if ids.size and not np.issubdtype(ids.dtype, np.integer):
         raise TypeError(f"stream of type {ids.dtype}: ids must be integers")

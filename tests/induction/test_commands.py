@@ -70,9 +70,7 @@ def test_fit_without_a_maximum_returns_one(tmp_path, caplog):
     path = tmp_path / "runs.csv"
     sizes = [(4, 16), (4, 256), (64, 16), (64, 256), (16, 64)]
     path.write_text(
-        "\n".join(
-            ["batch_size,context_size,updates_lower,updates_upper", *(f"{b},{c},1,100" for b, c in sizes)]
-        )
+        "\n".join(["batch_size,context_size,updates_lower,updates_upper", *(f"{b},{c},1,100" for b, c in sizes)])
     )
     assert call(f"fit {path} --method interval_censored") == 1
     assert "maximum" in caplog.text or "maximised" in caplog.text
@@ -82,12 +80,8 @@ def test_repetition(tmp_path, capsys):
     ids = np.random.default_rng(0).integers(0, 100, 5000)
     ids.astype(np.uint16).tofile(tmp_path / "x.bin")
     line = f"repetition {tmp_path}/x.bin --dtype uint16 --context-size 16 64 --vocabulary-size 100"
-    table = rows(
-        line + " --windows disjoint --second-half --no-self-pairs --mean --end-of-document 0", capsys
-    )
-    expected = context_statistics(
-        ids, [16, 64], second_half=True, self_pairs=False, mean=True, end_of_document=0
-    )
+    table = rows(line + " --windows disjoint --second-half --no-self-pairs --mean --end-of-document 0", capsys)
+    expected = context_statistics(ids, [16, 64], second_half=True, self_pairs=False, mean=True, end_of_document=0)
     for i, row in enumerate(table):
         assert row["frequency"] == pytest.approx(expected.frequency[i])
         assert row["reliability_mean"] == pytest.approx(expected.reliability("mean")[i])

@@ -11,9 +11,9 @@ GRID = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 F, R = (axis.ravel() for axis in np.meshgrid(GRID, GRID))
 LABEL = F * R >= 0.08
 
-points = st.lists(
-    st.tuples(st.sampled_from(GRID), st.sampled_from(GRID), st.booleans()), min_size=1, max_size=30
-).map(lambda rows: tuple(np.array(column) for column in zip(*rows, strict=True)))
+points = st.lists(st.tuples(st.sampled_from(GRID), st.sampled_from(GRID), st.booleans()), min_size=1, max_size=30).map(
+    lambda rows: tuple(np.array(column) for column in zip(*rows, strict=True))
+)
 
 
 def test_five_by_five_grid():

@@ -50,9 +50,7 @@ class Tensor:
 @pytest.mark.parametrize(("half", "score"), [(16, 0.04236), (25, 0.02733), (32, 0.02142), (50, 0.01376)])
 def test_uniform_baselines(half, score):
     assert uniform_baseline(half) == pytest.approx(score, abs=5e-6)
-    assert repeated_prefix_matching(uniform_attention(2 * half)) == pytest.approx(
-        uniform_baseline(half), rel=1e-12
-    )
+    assert repeated_prefix_matching(uniform_attention(2 * half)) == pytest.approx(uniform_baseline(half), rel=1e-12)
     ids = repeated_sequences(half, 3, 1000, 0)
     weights = np.broadcast_to(uniform_attention(2 * half), (3, 1, 2 * half, 2 * half))
     np.testing.assert_allclose(prefix_matching(weights, ids), uniform_baseline(half))

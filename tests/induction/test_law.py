@@ -64,13 +64,9 @@ def test_threshold_follows_from_its_logarithm():
 def test_token_form_and_token_weighted_updates_are_the_same_law():
     batch, context = sizes(30, np.random.default_rng(0))
     updates = V2.updates(batch, context)
-    np.testing.assert_allclose(
-        V2.tokens(batch, context), V2.threshold * batch**0.63 * context**0.38, rtol=1e-13
-    )
+    np.testing.assert_allclose(V2.tokens(batch, context), V2.threshold * batch**0.63 * context**0.38, rtol=1e-13)
     np.testing.assert_allclose(V2.token_weighted_updates(updates, batch, context), V2.threshold, rtol=1e-13)
-    np.testing.assert_allclose(
-        tokens_to_updates(updates_to_tokens(updates, batch, context), batch, context), updates
-    )
+    np.testing.assert_allclose(tokens_to_updates(updates_to_tokens(updates, batch, context), batch, context), updates)
 
 
 def test_extrapolation_names_the_range():
@@ -103,8 +99,7 @@ def test_least_squares_against_numpy_and_forms_of_a_table():
     np.testing.assert_allclose([getattr(law, name) for name in COEFFICIENTS], coefficients, rtol=1e-12)
     np.testing.assert_allclose(law.covariance, residual[0] / 22 * np.linalg.inv(design.T @ design), rtol=1e-9)
     records = [
-        {"batch_size": b, "context_size": c, "updates": u}
-        for b, c, u in zip(batch, context, updates, strict=True)
+        {"batch_size": b, "context_size": c, "updates": u} for b, c, u in zip(batch, context, updates, strict=True)
     ]
     structured = np.array(
         [tuple(row.values()) for row in records],
@@ -138,9 +133,7 @@ def coverage(method: str, fits: int, seed: int) -> dict[str, float]:
         hits["prediction"] += float(low <= new <= high)
         hits["bias"] += law.log_threshold - 13.26
         hits["fits"] += 1
-    return {name: value / hits["fits"] for name, value in hits.items() if name != "fits"} | {
-        "fits": hits["fits"]
-    }
+    return {name: value / hits["fits"] for name, value in hits.items() if name != "fits"} | {"fits": hits["fits"]}
 
 
 @pytest.mark.slow
@@ -281,9 +274,7 @@ def test_hostile_tables_give_finite_fits_or_an_error_and_never_a_warning():
     for _ in range(40):
         count = rng.integers(4, 30)
         batch, context = sizes(count, rng)
-        updates = V2.updates(batch, context) * np.exp(
-            rng.choice([0.001, 0.3, 1.5]) * rng.standard_normal(count)
-        )
+        updates = V2.updates(batch, context) * np.exp(rng.choice([0.001, 0.3, 1.5]) * rng.standard_normal(count))
         grid = np.sort(rng.choice(np.geomspace(1e1, 1e9, 400), rng.integers(2, 40), replace=False))
         lower, upper = (n / (batch * context) for n in checkpoint_interval(updates * batch * context, grid))
         exact = rng.random(count) < rng.choice([0.0, 0.3, 0.9])

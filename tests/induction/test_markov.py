@@ -172,9 +172,7 @@ def test_marginals():
 
 
 def test_samples_follow_the_transition_matrix():
-    chain = MarkovProcess(
-        np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]), np.array([14, 2, 1]) / 17
-    )
+    chain = MarkovProcess(np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]), np.array([14, 2, 1]) / 17)
     ids = chain.sample((1000, 400), 0)
     counts = np.zeros((3, 3))
     np.add.at(counts, (ids[:, :-1].ravel(), ids[:, 1:].ravel()), 1)
@@ -214,9 +212,7 @@ def test_controlled_contexts_reach_what_their_rule_gives(a, b, rule):
     expected = a if rule == "exact" else a / (1.0 - b**2 + a * b)
     assert made.expected_frequency == pytest.approx(expected, rel=1e-12)
     # cues of one context are dependent: the error of a mean of contexts
-    again = [
-        controlled_contexts(100, 64, 500, frequency=a, reliability=b, rule=rule, rng=s) for s in range(40)
-    ]
+    again = [controlled_contexts(100, 64, 500, frequency=a, reliability=b, rule=rule, rng=s) for s in range(40)]
     error = np.std([one.frequency for one in again], ddof=1) / np.sqrt(40.0)
     assert abs(made.frequency - expected) <= 4.0 * error + 1e-12
     count = contexts * 31 * made.frequency

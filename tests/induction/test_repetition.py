@@ -28,9 +28,7 @@ def by_definition(x, *, lookback=None, context=None, end=None, self_pairs=True, 
         if t == 0 or (second_half and 2 * t < context):
             continue
         total += 1
-        earlier = [
-            x[i + 1] for i in range(max(start, p - t + 1), p) if x[i] == a and (self_pairs or x[i + 1] != a)
-        ]
+        earlier = [x[i + 1] for i in range(max(start, p - t + 1), p) if x[i] == a and (self_pairs or x[i + 1] != a)]
         if earlier:
             counts += [1, b in earlier, earlier[-1] == b, earlier.count(b) / len(earlier)]
     return counts / total if total else np.full(4, np.nan), total
@@ -61,9 +59,7 @@ def test_lookbacks_by_definition(x, lookback, end, self_pairs):
 @settings(deadline=None, max_examples=150)
 @given(x=streams, context=st.integers(2, 40), second_half=st.booleans(), **options)
 def test_disjoint_contexts_by_definition(x, context, second_half, end, self_pairs):
-    expected, total = by_definition(
-        x, context=context, end=end, self_pairs=self_pairs, second_half=second_half
-    )
+    expected, total = by_definition(x, context=context, end=end, self_pairs=self_pairs, second_half=second_half)
     if total == 0:
         return
     found = context_statistics(
@@ -121,9 +117,7 @@ def test_frequency_grows_with_context_and_bounds_the_rest(x):
     assert np.all(found.latest <= found.bigram + 1e-15)
     assert np.all(found.bigram <= found.frequency + 1e-15)
     assert np.all(found.mean <= found.bigram + 1e-12)
-    np.testing.assert_allclose(
-        np.nan_to_num(sizes.reliability("any")) * sizes.frequency, sizes.bigram, atol=1e-15
-    )
+    np.testing.assert_allclose(np.nan_to_num(sizes.reliability("any")) * sizes.frequency, sizes.bigram, atol=1e-15)
 
 
 def test_contexts_average_lookbacks():
