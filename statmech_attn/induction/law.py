@@ -208,9 +208,6 @@ class InductionLaw:
         >>> law.updates(4, [64, 128]).round(1).tolist()
         [26070.6, 16963.4]
         """
-        sentence = self.extrapolation(batch_size, context_size)
-        if sentence:
-            warnings.warn(sentence, ExtrapolationWarning, stacklevel=2)
         return self._updates(batch_size, context_size)
 
     def tokens(self, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
@@ -224,9 +221,6 @@ class InductionLaw:
         >>> (law.tokens([16, 32, 128], 2048) / 1e6).round(1).tolist()
         [59.7, 92.3, 221.1]
         """
-        sentence = self.extrapolation(batch_size, context_size)
-        if sentence:
-            warnings.warn(sentence, ExtrapolationWarning, stacklevel=2)
         return updates_to_tokens(self._updates(batch_size, context_size), batch_size, context_size)
 
     def token_weighted_updates(self, updates: ArrayLike, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
@@ -279,7 +273,7 @@ class InductionLaw:
         Returns
         -------
         lower, upper : ndarray
-            Updates, in the broadcast shape.
+            Updates, in the broadcast shape. Warns as `updates`.
 
         Raises
         ------
@@ -330,6 +324,9 @@ class InductionLaw:
 
     def _updates(self, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
         batch, context = _positive("batch_size", batch_size), _positive("context_size", context_size)
+        sentence = self.extrapolation(batch, context)
+        if sentence:
+            warnings.warn(sentence, ExtrapolationWarning, stacklevel=3)
         return np.exp(
             self.log_threshold - self.batch_exponent * np.log(batch) - self.context_exponent * np.log(context)
         )

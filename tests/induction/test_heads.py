@@ -175,6 +175,8 @@ def test_bad_shapes_are_refused():
         prefix_matching(good, [1, 2, 3, 4, 5])
     with pytest.raises(ValueError, match="batch of 2"):
         prefix_matching(random_attention(3, 1, 6), np.zeros((2, 6), dtype=int))
+    with pytest.raises(TypeError, match="attention of type complex128"):
+        previous_token(good * 1j)
     with pytest.raises(TypeError, match="float64"):
         prefix_matching(good, np.zeros(6))
     for keyword in ("denominator", "keys"):

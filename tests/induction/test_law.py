@@ -77,6 +77,9 @@ def test_extrapolation_names_the_range():
     with pytest.warns(ExtrapolationWarning, match="batch_size down to 2"):
         V2.updates(2, 64)
     assert V2.extrapolation(512, 2048) is None
+    with pytest.warns(ExtrapolationWarning, match=r"batch_size up to 128 outside \[8, 64\]") as caught:
+        InductionLaw.fit(GOOD).prediction_interval(128, 64)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("method", ["least_squares", "interval_censored"])
