@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
+from statmech_attn.induction.expected import probabilities, transition_matrix
+
 __all__ = [
     "ControlledContexts",
     "MarkovProcess",
@@ -114,9 +116,9 @@ def sinkhorn(log_kernel: ArrayLike, marginal: ArrayLike, *, max_iterations: int 
     >>> (np.array([0.4, 0.6]) @ P).round(12).tolist(), P.sum(axis=1).round(12).tolist()
     ([0.4, 0.6], [1.0, 1.0])
     """
-    K, pi = np.asarray(log_kernel, dtype=np.float64), np.asarray(marginal, dtype=np.float64)
-    if pi.ndim != 1 or not (pi > 0.0).all() or abs(pi.sum() - 1.0) > 1e-9:
-        raise ValueError(f"marginal of shape {pi.shape}: must be positive and sum to one")
+    K, pi = np.asarray(log_kernel, dtype=np.float64), probabilities("marginal", marginal)
+    if not (pi > 0.0).all():
+        raise ValueError(f"marginal: vanishes at id {int(np.argmin(pi))}; must be positive")
     if K.shape != (pi.size, pi.size) or not np.isfinite(K).all():
         raise ValueError(f"log_kernel of shape {K.shape}: must be finite and ({pi.size}, {pi.size})")
     u = np.log(pi)
@@ -175,12 +177,9 @@ class MarkovProcess:
     classes: IntArray | None = None
 
     def __post_init__(self) -> None:
-        P = np.asarray(self.transition, dtype=np.float64)
-        pi = np.asarray(self.marginal, dtype=np.float64)
-        if pi.shape != P.shape[:1] or P.shape != 2 * P.shape[:1]:
+        P, pi = transition_matrix(self.transition), probabilities("marginal", self.marginal)
+        if pi.shape != P.shape[:1]:
             raise ValueError(f"transition {P.shape}, marginal {pi.shape}: must be (V, V) and (V,)")
-        if not (P >= 0.0).all() or not np.abs(P.sum(axis=1) - 1.0).max() < 1e-9:
-            raise ValueError("transition: every row must be non-negative and sum to one")
         if not np.abs(pi @ P - pi).max() < 1e-9:
             raise ValueError(f"marginal: is not stationary; pi P - pi is up to {np.abs(pi @ P - pi).max():.1e}")
         if self.classes is not None and np.shape(self.classes) != pi.shape:
@@ -277,8 +276,8 @@ def controlled_process(
     >>> round(chain.entropy, 4), round(chain.categoriality[0], 4)
     (3.5, 0.6)
     """
-    pi = np.asarray(marginal, dtype=np.float64)
-    if pi.ndim != 1 or not 1 <= classes <= pi.size // 2:
+    pi = probabilities("marginal", marginal)
+    if not 1 <= classes <= pi.size // 2:
         raise ValueError(f"classes={classes}: must lie in 1 .. {pi.size // 2}, half the vocabulary")
     labels = np.arange(pi.size) % classes
     if entropy is None:
@@ -476,9 +475,7 @@ def copy_process(marginal: ArrayLike, copy_probability: float, size: int | tuple
     >>> copy_process([0.25, 0.25, 0.25, 0.25], 1.0, 10, 3)
     array([0, 2, 1, 0, 2, 1, 0, 2, 1, 0])
     """
-    pi = np.asarray(marginal, dtype=np.float64)
-    if pi.ndim != 1 or pi.size == 0 or not (pi >= 0.0).all() or abs(pi.sum() - 1.0) > 1e-9:
-        raise ValueError(f"marginal of shape {pi.shape}: must be non-negative and sum to one")
+    pi = probabilities("marginal", marginal)
     if not 0.0 <= copy_probability <= 1.0:
         raise ValueError(f"copy_probability={copy_probability}: must lie in [0, 1]")
     shape = _shape(size)
