@@ -146,11 +146,14 @@ def test_unreachable_targets_name_the_range():
     pi = marginal_distribution("zipf", 64)
     with pytest.raises(ValueError, match=r"between 0 and 4\.86396 bits"):
         controlled_process(pi, entropy=5.0, rng=0)
-    with pytest.raises(ValueError, match=r"within=0\.1: must lie in \[0\.\d+, 1\.0000\]"):
+    with pytest.raises(ValueError, match=r"within=0\.1: must be at least 0\.\d+ at"):
         controlled_process(pi, entropy=4.5, within=0.1, rng=0)
+    for within in (-0.1, 1.0, np.nan):
+        with pytest.raises(ValueError, match=f"within={within}: must be a cosine"):
+            controlled_process(pi, entropy=3.5, within=within, rng=0)
     with pytest.raises(ValueError, match=r"entropy=0\.2: is too low"):
         controlled_process(pi, entropy=0.2, rng=0)
-    with pytest.raises(ValueError, match=r"within=0\.5: .* the closest is"):
+    with pytest.raises(ValueError, match=r"within=0\.5: is too high"):
         controlled_process(marginal_distribution("uniform", 64), entropy=2.0, within=0.5, rng=0)
     with pytest.raises(ValueError, match="classes=40"):
         controlled_process(pi, entropy=3.5, classes=40, rng=0)
