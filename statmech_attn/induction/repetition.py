@@ -373,9 +373,7 @@ def _jsonl(file: Path, end_of_document: int | None) -> Iterator[IntArray]:
                 ids = json.loads(line)["input_ids"]
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise ValueError(f"{file}: line {number} is not an object with input_ids (truncated?)") from None
-            # by type: True is no id
-            whole = isinstance(ids, list) and set(map(type, ids)) <= {int}
-            if not whole or max(map(abs, ids), default=0) >= 2**63:
+            if not isinstance(ids, list) or not all(type(i) is int and abs(i) < 2**63 for i in ids):
                 raise ValueError(f"{file}: line {number}: input_ids must be a list of integers")
             if end_of_document is not None and ids[-1:] != [end_of_document]:
                 ids.append(end_of_document)
