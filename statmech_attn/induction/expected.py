@@ -5,6 +5,8 @@ The measured counterpart is `lookback_statistics`; both return a `Lookback`.
 
 from __future__ import annotations
 
+import operator
+
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -163,7 +165,7 @@ def stationary_distribution(transition: ArrayLike) -> FloatArray:
 def _lookbacks(max_lookback: int) -> IntArray:
     if max_lookback < 0:
         raise ValueError(f"max_lookback={max_lookback}: must not be negative")
-    return np.arange(max_lookback + 1)
+    return np.arange(operator.index(max_lookback) + 1)
 
 
 def probabilities(name: str, value: ArrayLike) -> FloatArray:

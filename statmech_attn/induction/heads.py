@@ -305,8 +305,8 @@ def logit_attribution(head_output: Any, unembedding: Any, ids: ArrayLike) -> Flo
     Raises
     ------
     TypeError, ValueError
-        If ids are not integers, not a distinct half repeated twice or outside the vocabulary, or shapes
-        disagree.
+        If ids are not integers, not a distinct half repeated twice or outside the vocabulary, shapes disagree,
+        or a number is not finite.
 
     Notes
     -----
@@ -323,6 +323,9 @@ def logit_attribution(head_output: Any, unembedding: Any, ids: ArrayLike) -> Flo
     half = repeated_half(x)
     if matrix.ndim != 2 or output.ndim < 2 or output.shape[-1] != matrix.shape[0]:
         raise ValueError(f"head_output {output.shape}, unembedding {matrix.shape}: must be (..., 2s, d) and (d, V)")
+    # a query without a positive logit is left out below; a NaN must not pass for one
+    if not (np.isfinite(output).all() and np.isfinite(matrix).all()):
+        raise ValueError("head_output, unembedding: must be finite")
     _in_vocabulary(x, matrix.shape[1])
     _aligned("head_output", output.shape, x, length_axis=-2, batch_axis=-4)
     columns = np.moveaxis(matrix[:, x[..., :half]], 0, -2)  # (d, s) or (batch, d, s)

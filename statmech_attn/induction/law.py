@@ -52,7 +52,7 @@ class InductionLaw:
     degrees_of_freedom : int
         Of the t quantiles in every interval: emerged runs less three; 0 for a published law.
     correlation : float
-        Pearson r of predicted and observed ln U; NaN when fewer than three runs are exact.
+        Pearson r of predicted and observed ln U; NaN when fewer than three runs are exact, or all are equal.
     covariance : ndarray, shape (3, 3), optional
         Of (ln T, b, c); None for a published law.
 
@@ -165,7 +165,8 @@ class InductionLaw:
             coefficients, covariance, sd = _interval_censored(design, low, np.log(upper), emerged)
         correlation = np.nan
         if exact.sum() >= 3:
-            correlation = float(np.corrcoef(design[exact] @ coefficients, np.log(lower[exact]))[0, 1])
+            with np.errstate(invalid="ignore"):  # equal updates correlate with nothing
+                correlation = float(np.corrcoef(design[exact] @ coefficients, np.log(lower[exact]))[0, 1])
         return cls(
             log_threshold=float(coefficients[0]),
             batch_exponent=float(coefficients[1]),

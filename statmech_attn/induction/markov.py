@@ -12,6 +12,7 @@ optimise a softmax chain towards them instead; the construction here is our own.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -66,7 +67,7 @@ def marginal_distribution(kind: Literal["uniform", "gaussian", "zipf"], vocabula
     """
     if vocabulary_size < 2:
         raise ValueError(f"vocabulary_size={vocabulary_size}: must be at least 2")
-    ids = np.arange(vocabulary_size, dtype=np.float64)
+    ids = np.arange(operator.index(vocabulary_size), dtype=np.float64)
     weights = {
         "uniform": np.ones_like(ids),
         "gaussian": np.exp(-(((ids - vocabulary_size / 2.0) / (vocabulary_size / 8.0)) ** 2) / 2.0),

@@ -113,6 +113,10 @@ def test_least_squares_against_numpy_and_forms_of_a_table():
     assert InductionLaw.fit(pytest.importorskip("pandas").DataFrame(records)) == law
 
 
+def test_equal_updates_have_no_correlation():
+    assert np.isnan(InductionLaw.fit(GOOD | {"updates": [5.0] * 4}).correlation)
+
+
 def coverage(method: str, fits: int, seed: int) -> dict[str, float]:
     """Share of 95 % intervals that hold the truth; mean bias of ln T as 'bias'."""
     rng = np.random.default_rng(seed)
