@@ -31,6 +31,7 @@ __all__ = ["add_parser"]
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
 Command = Callable[[argparse.Namespace], list[Row]]
+EMERGENCE = ("threshold", "half_rise", "logistic", "onset")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,18 +61,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     law = _leaf(commands, "law", _law, "updates and tokens at which induction heads are expected")
     law.add_argument("--batch-size", type=float, nargs="+", required=True, help="sequences a batch")
     law.add_argument("--context-size", type=float, nargs="+", required=True, help="tokens a sequence")
-    law.add_argument("--version", choices=("v1", "v2"), default="v2", help="version of arXiv 2511.16893")
+    source = law.add_mutually_exclusive_group()
+    source.add_argument("--version", choices=("v1", "v2"), default="v2", help="version of arXiv 2511.16893")
+    source.add_argument("--runs", type=Path, help="CSV as for fit: the law fitted to it, with prediction intervals")
 
     fit = _leaf(commands, "fit", _fit, "fit the law to a table of runs")
     fit.add_argument("runs", type=Path, help="CSV: batch_size, context_size, updates or updates_lower, updates_upper")
-    fit.add_argument("--method", choices=("least_squares", "interval_censored"), default="least_squares")
-    fit.add_argument("--level", type=float, default=0.95, help="of the intervals")
+    for parser in (law, fit):
+        parser.add_argument("--method", choices=("least_squares", "interval_censored"), default="least_squares")
+        parser.add_argument("--level", type=float, default=0.95, help="of the intervals")
 
     repetition = _leaf(commands, "repetition", _repetition, "how often a file of token ids repeats itself")
     repetition.add_argument("tokens", type=Path, help=".npy, .bin (with --dtype) or .jsonl with input_ids")
     repetition.add_argument("--context-size", type=int, nargs="+", required=True, help="ids a context")
     repetition.add_argument("--dtype", choices=("uint16", "uint32"), help="of a .bin file")
-    repetition.add_argument("--vocabulary-size", type=int, help="ids must be smaller")
+    repetition.add_argument("--vocabulary-size", type=int, help="ids must be smaller; finds a wrong --dtype")
     repetition.add_argument("--end-of-document", type=int, help="id that ends a document")
     repetition.add_argument("--windows", choices=("disjoint", "sliding"), default="disjoint")
     repetition.add_argument("--denominator", choices=("bigrams", "tokens"), default="bigrams")
@@ -115,8 +119,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     score.add_argument("--denominator", choices=("matched", "all"), default="matched")
     score.add_argument("--keys", choices=("every", "latest"), default="every")
 
-    emergence = _leaf(commands, "emergence", _emergence, "where a score curve rises, by four definitions")
+    emergence = _leaf(commands, "emergence", _emergence, "where a score curve rises, by up to four definitions")
     emergence.add_argument("curve", type=Path, help="CSV: step, score")
+    emergence.add_argument("--method", nargs="+", choices=EMERGENCE, default=EMERGENCE)
     emergence.add_argument("--threshold", type=float, default=0.1)
     emergence.add_argument("--baseline", type=float, help="score of uniform attention")
 
@@ -137,7 +142,7 @@ def _leaf(commands: Any, name: str, command: Command, description: str) -> argpa
 def _run(command: Command, options: argparse.Namespace) -> int:
     try:
         rows = command(options)
-    except (RuntimeError, ArithmeticError) as error:
+    except (RuntimeError, ArithmeticError, MemoryError) as error:
         log.error("%s", error)
         return 1
     form = "json" if options.json else "csv" if options.csv else "table"
@@ -155,22 +160,25 @@ def _run(command: Command, options: argparse.Namespace) -> int:
 def _law(options: argparse.Namespace) -> list[Row]:
     from statmech_attn.induction.law import ExtrapolationWarning, InductionLaw
 
-    law = InductionLaw.published(options.version)
+    if options.runs is None:
+        law = InductionLaw.published(options.version)
+    else:
+        law = InductionLaw.fit(_read_csv(options.runs), options.method)
     rows = []
     for batch in options.batch_size:
         for context in options.context_size:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ExtrapolationWarning)  # its sentence is a column
-                updates, tokens = float(law.updates(batch, context)), float(law.tokens(batch, context))
-            rows.append(
-                {
+                row = {
                     "batch_size": batch,
                     "context_size": context,
-                    "updates": updates,
-                    "tokens": tokens,
-                    "extrapolation": law.extrapolation(batch, context),
+                    "updates": float(law.updates(batch, context)),
+                    "tokens": float(law.tokens(batch, context)),
                 }
-            )
+                if options.runs is not None:
+                    lower, upper = law.prediction_interval(batch, context, options.level)
+                    row |= {"updates_lower": float(lower), "updates_upper": float(upper)}
+            rows.append({**row, "extrapolation": law.extrapolation(batch, context)})
     return rows
 
 
@@ -236,8 +244,8 @@ def _markov(options: argparse.Namespace) -> list[Row]:
     ids = chain.sample(options.length, options.seed + 1)
     _write_ids(options.tokens, ids)
     sizes = [options.context_size]
-    expected = expected_markov(chain.transition, options.context_size - 2).contexts(sizes)
     measured = context_statistics(ids, sizes, windows="sliding")
+    expected = expected_markov(chain.transition, options.context_size - 2).contexts(sizes)
     within, across = chain.categoriality
     rows: list[Row] = [
         {"name": "entropy_bits", "expected": chain.entropy, "measured": None},
@@ -296,9 +304,9 @@ def _score(options: argparse.Namespace) -> list[Row]:
 
     attention = _read_attention(options.attention)
     ids = None if options.ids is None else _read_npy(options.ids)
-    if ids is not None and ids.dtype.kind not in "iu":
-        raise ValueError(f"{options.ids}: {ids.dtype}; token ids must be integers")
     if options.metric == "repeated-prefix-matching":
+        if ids is not None:
+            heads.repeated_half(heads.token_ids(ids))
         scores = heads.repeated_prefix_matching(attention)
     elif options.metric == "previous-token":
         scores = heads.previous_token(attention)
@@ -314,7 +322,7 @@ def _score(options: argparse.Namespace) -> list[Row]:
 
 
 def _emergence(options: argparse.Namespace) -> list[Row]:
-    from statmech_attn.induction.emergence import METHODS, emergence_point
+    from statmech_attn.induction.emergence import emergence_point
 
     table = _read_csv(options.curve, ("step", "score"))
     return [
@@ -323,7 +331,7 @@ def _emergence(options: argparse.Namespace) -> list[Row]:
                 table["step"], table["score"], method, threshold=options.threshold, baseline=options.baseline
             )
         )
-        for method in METHODS
+        for method in options.method
     ]
 
 
@@ -341,7 +349,8 @@ def _frontier(options: argparse.Namespace) -> list[Row]:
         {"kind": "violation", "frequency": columns[0][i], "reliability": columns[1][i]}
         for i in found.violations.tolist()
     ]
-    if len(set(columns[2])) == 2:  # a boundary needs both outcomes
+    # a boundary needs both outcomes, and logarithms
+    if len(set(columns[2])) == 2 and min(columns[0] + columns[1]) > 0.0:
         boundary = monotone_boundary(*columns)
         rows += [
             {"kind": "boundary", "frequency": f, "reliability": float(boundary.reliability(f))}
@@ -352,9 +361,12 @@ def _frontier(options: argparse.Namespace) -> list[Row]:
 
 def _read_csv(path: Path, required: Iterable[str] = ()) -> dict[str, list[float]]:
     """Columns of numbers; an empty cell is NaN."""
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
+    # spreadsheets begin with a byte-order mark; wrong bytes become a character that is no number
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        reader = csv.DictReader(file, skipinitialspace=True)
         names = reader.fieldnames or []
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path}: two columns have one name; found {list(names)}")
         missing = [name for name in required if name not in names]
         if missing:
             raise ValueError(f"{path}: column {missing[0]!r} is missing; found {list(names)}")
@@ -362,8 +374,8 @@ def _read_csv(path: Path, required: Iterable[str] = ()) -> dict[str, list[float]
         for row in reader:
             for name in names:
                 cell = row[name]
-                if cell is None:
-                    raise ValueError(f"{path}: line {reader.line_num} is short (truncated?)")
+                if cell is None or None in row:
+                    raise ValueError(f"{path}: line {reader.line_num} does not have {len(names)} cells (truncated?)")
                 try:
                     table[name].append(float(cell) if cell.strip() else math.nan)
                 except ValueError:

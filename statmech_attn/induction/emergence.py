@@ -5,7 +5,7 @@
     logistic    midpoint of  low + (high - low) / (1 + exp(-(ln step - mu) / width))
     onset       first corner of a flat, ramp, flat curve in ln step
 
-Aoyama, Wilcox and Schneider (arXiv 2511.16893) do not say in their summary which one they use.
+Which one Aoyama, Wilcox and Schneider (arXiv 2511.16893) use is not known to us.
 On a logistic of width w from 0 to 1, seen with long plateaus, the four give in ln step
 mu + w ln(y / (1 - y)) for a threshold y, mu, mu, and mu - 2.60 w.
 """
@@ -73,9 +73,10 @@ def emergence_point(
     method : {"threshold", "half_rise", "logistic", "onset"}
         Definition of emergence.
     threshold : float
-        Score crossed, for "threshold"; the other methods need a rise above 5 x `baseline`.
+        Score crossed, for "threshold".
     baseline : float, optional
-        Score of uniform attention; by default that of the published probe, 50 ids repeated twice.
+        Score of uniform attention; by default that of the published probe, 50 ids repeated twice. A score
+        that stays below five times it has not risen, whatever the method.
     level : float
         Of the interval of a fitted point.
 
@@ -117,9 +118,9 @@ def emergence_point(
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level}: must lie strictly between 0 and 1")
     usual = uniform_baseline(50) if baseline is None else baseline
-    floor = threshold if method == "threshold" else 5.0 * usual
-    if not (np.isfinite(floor) and floor > 0.0):
+    if not (0.0 < threshold < np.inf and 0.0 < usual < np.inf):
         raise ValueError(f"threshold={threshold}, baseline={baseline}: must be positive and finite")
+    height = threshold if method == "threshold" else 5.0 * usual
     middle = (y.min() + y.max()) / 2.0
     finders: dict[str, Callable[[], tuple[float, float, float]]] = {
         "threshold": lambda: _crossing(x, y, threshold),
@@ -131,9 +132,9 @@ def emergence_point(
         raise ValueError(f"method={method!r}: must be one of {', '.join(finders)}")
     before = EmergencePoint(np.nan, 0.0, float(x[0]), method, "left")
     after = EmergencePoint(np.nan, float(x[-1]), np.inf, method, "right")
-    if y.max() < floor:
+    if y.max() < max(height, 5.0 * usual):
         return after
-    if y[0] >= floor or (method == "half_rise" and y[0] >= middle):
+    if y[0] >= height or (method == "half_rise" and y[0] >= middle):
         return before
     step, lower, upper = finders[method]()
     if not x[0] <= step <= x[-1]:

@@ -5,6 +5,8 @@ The measured counterpart is `lookback_statistics`; both return a `Lookback`.
 
 from __future__ import annotations
 
+import operator
+
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +47,7 @@ def expected_iid(marginal: ArrayLike, max_lookback: int) -> Lookback:
     >>> expected_iid([0.5, 0.5], 2).frequency.tolist()
     [0.0, 0.5, 0.75]
     """
-    pi = _probabilities("marginal", marginal)
+    pi = probabilities("marginal", marginal)
     m = _lookbacks(max_lookback)
     missed = (1.0 - pi[:, None]) ** m
     others = (pi**2).sum() - pi**2
@@ -105,7 +107,7 @@ def expected_markov(transition: ArrayLike, max_lookback: int) -> Lookback:
     >>> expected_markov([[0.0, 1.0], [1.0, 0.0]], 3).latest.tolist()
     [0.0, 0.0, 1.0, 1.0]
     """
-    P = _transition(transition)
+    P = transition_matrix(transition)
     pi = stationary_distribution(P)
     m = _lookbacks(max_lookback)
     powers = np.empty((m.size + 1, *P.shape))
@@ -129,7 +131,7 @@ def expected_well_mixed(transition: ArrayLike, max_lookback: int) -> Lookback:
     >>> expected_well_mixed([[0.5, 0.5], [0.5, 0.5]], 2).frequency.round(12).tolist()
     [0.0, 0.5, 0.75]
     """
-    P = _transition(transition)
+    P = transition_matrix(transition)
     pi = stationary_distribution(P)
     m = _lookbacks(max_lookback)
     cue = pi[:, None] * (1.0 - (1.0 - pi[:, None]) ** m)
@@ -151,7 +153,7 @@ def stationary_distribution(transition: ArrayLike) -> FloatArray:
     >>> stationary_distribution([[0.5, 0.5], [1.0, 0.0]]).round(4).tolist()
     [0.6667, 0.3333]
     """
-    P = _transition(transition)
+    P = transition_matrix(transition)
     system = np.vstack([P.T - np.eye(len(P)), np.ones(len(P))])
     pi, _, rank, _ = np.linalg.lstsq(system, np.append(np.zeros(len(P)), 1.0))
     if rank < len(P):
@@ -163,17 +165,17 @@ def stationary_distribution(transition: ArrayLike) -> FloatArray:
 def _lookbacks(max_lookback: int) -> IntArray:
     if max_lookback < 0:
         raise ValueError(f"max_lookback={max_lookback}: must not be negative")
-    return np.arange(max_lookback + 1)
+    return np.arange(operator.index(max_lookback) + 1)
 
 
-def _probabilities(name: str, value: ArrayLike) -> FloatArray:
+def probabilities(name: str, value: ArrayLike) -> FloatArray:
     p = np.asarray(value, dtype=np.float64)
     if p.ndim != 1 or p.size == 0 or not (p >= 0.0).all() or not abs(p.sum() - 1.0) < 1e-9:
         raise ValueError(f"{name} of shape {p.shape}, sum {p.sum():g}: must be non-negative and sum to one")
     return p
 
 
-def _transition(value: ArrayLike) -> FloatArray:
+def transition_matrix(value: ArrayLike) -> FloatArray:
     P = np.asarray(value, dtype=np.float64)
     if P.ndim != 2 or P.shape[0] != P.shape[1] or P.size == 0:
         raise ValueError(f"transition of shape {P.shape}: must be (V, V)")

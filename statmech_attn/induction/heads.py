@@ -228,7 +228,7 @@ def prefix_matching(
     >>> float(prefix_matching(uniform_attention(4), [7, 8, 7, 8]).round(4))
     0.2917
     """
-    x = _ids(ids)
+    x = token_ids(ids)
     match = np.zeros((*x.shape, x.shape[-1]), dtype=bool)
     match[..., 1:] = x[..., :, None] == x[..., None, :-1]
     return _masked(attention, x, match & np.tri(x.shape[-1], dtype=bool), denominator, keys)
@@ -248,7 +248,7 @@ def duplicate_token(
     >>> float(duplicate_token(uniform_attention(4), [7, 8, 7, 8]).round(4))
     0.2917
     """
-    x = _ids(ids)
+    x = token_ids(ids)
     match = (x[..., :, None] == x[..., None, :]) & np.tri(x.shape[-1], k=-1, dtype=bool)
     return _masked(attention, x, match, denominator, "every")
 
@@ -305,8 +305,8 @@ def logit_attribution(head_output: Any, unembedding: Any, ids: ArrayLike) -> Flo
     Raises
     ------
     TypeError, ValueError
-        If ids are not integers, not a distinct half repeated twice or outside the vocabulary, or shapes
-        disagree.
+        If ids are not integers, not a distinct half repeated twice or outside the vocabulary, shapes disagree,
+        or a number is not finite.
 
     Notes
     -----
@@ -319,10 +319,13 @@ def logit_attribution(head_output: Any, unembedding: Any, ids: ArrayLike) -> Flo
     >>> float(logit_attribution(output, np.eye(3), ids))
     1.0
     """
-    output, matrix, x = _array(head_output, "head_output"), _array(unembedding, "unembedding"), _ids(ids)
-    half = _repeated_half(x)
+    output, matrix, x = _array(head_output, "head_output"), _array(unembedding, "unembedding"), token_ids(ids)
+    half = repeated_half(x)
     if matrix.ndim != 2 or output.ndim < 2 or output.shape[-1] != matrix.shape[0]:
         raise ValueError(f"head_output {output.shape}, unembedding {matrix.shape}: must be (..., 2s, d) and (d, V)")
+    # a query without a positive logit is left out below; a NaN must not pass for one
+    if not (np.isfinite(output).all() and np.isfinite(matrix).all()):
+        raise ValueError("head_output, unembedding: must be finite")
     _in_vocabulary(x, matrix.shape[1])
     _aligned("head_output", output.shape, x, length_axis=-2, batch_axis=-4)
     columns = np.moveaxis(matrix[:, x[..., :half]], 0, -2)  # (d, s) or (batch, d, s)
@@ -363,8 +366,8 @@ def associative_recall(logits: Any, ids: ArrayLike) -> Recall:
     >>> associative_recall(np.eye(4)[np.roll(ids, -1)], ids)
     Recall(accuracy=array(1.), mean_rank=array(0.))
     """
-    values, x = _array(logits, "logits"), _ids(ids)
-    half = _repeated_half(x)
+    values, x = _array(logits, "logits"), token_ids(ids)
+    half = repeated_half(x)
     _in_vocabulary(x, values.shape[-1])
     _aligned("logits", values.shape, x, length_axis=-2, batch_axis=-3)
     if np.isnan(values).any():
@@ -443,13 +446,16 @@ def leading_axes(count: int, batched: bool) -> tuple[str, ...]:
 def _array(value: Any, name: str) -> FloatArray:
     if hasattr(value, "detach"):  # a tensor: gradients, device and half precision stay behind
         value = value.detach().cpu().double().numpy()
-    array = np.asarray(value, dtype=np.float64)
+    array = np.asarray(value)
+    if array.dtype.kind in "cOSU":  # numpy would drop an imaginary part
+        raise TypeError(f"{name} of type {array.dtype}: must be real numbers")
+    array = array.astype(np.float64, copy=False)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} of shape {array.shape}: must not be empty")
     return array
 
 
-def _ids(ids: ArrayLike) -> IntArray:
+def token_ids(ids: ArrayLike) -> IntArray:
     x = np.asarray(ids.detach().cpu().numpy() if hasattr(ids, "detach") else ids)
     if not np.issubdtype(x.dtype, np.integer):
         raise TypeError(f"ids of type {x.dtype}: must be integers")
@@ -463,7 +469,7 @@ def _in_vocabulary(x: IntArray, size: int) -> None:
         raise ValueError(f"ids in [{x.min()}, {x.max()}]: must lie in [0, {size - 1}], the vocabulary")
 
 
-def _repeated_half(x: IntArray) -> int:
+def repeated_half(x: IntArray) -> int:
     half = int(x.shape[-1]) // 2
     rows = np.atleast_2d(x)
     if x.shape[-1] < 4 or x.shape[-1] % 2 or not np.array_equal(rows[:, :half], rows[:, half:]):

@@ -49,10 +49,11 @@ class InductionLaw:
         Smallest and largest B and C the numbers rest on.
     residual_sd : float
         Standard deviation of ln U about the law; NaN where it is not published.
-    degrees_of_freedom : int
-        Of the t quantiles in every interval: emerged runs less three; 0 for a published law.
+    degrees_of_freedom : float
+        Of the t quantiles in every interval: runs less three when all are exact, fewer for the same number
+        of runs in intervals, which say less about the scatter; 0 for a published law.
     correlation : float
-        Pearson r of predicted and observed ln U; NaN when fewer than three runs are exact.
+        Pearson r of predicted and observed ln U; NaN when fewer than three runs are exact, or all are equal.
     covariance : ndarray, shape (3, 3), optional
         Of (ln T, b, c); None for a published law.
 
@@ -70,7 +71,7 @@ class InductionLaw:
     batch_range: tuple[float, float]
     context_range: tuple[float, float]
     residual_sd: float = np.nan
-    degrees_of_freedom: int = 0
+    degrees_of_freedom: float = 0.0
     correlation: float = np.nan
     covariance: FloatArray | None = field(default=None, repr=False, compare=False)
 
@@ -159,13 +160,15 @@ class InductionLaw:
         exact = lower == upper
         if exact.all():
             coefficients, covariance, sd = _least_squares(design, np.log(lower))
+            degrees_of_freedom = float(emerged - 3)
         else:
             with np.errstate(divide="ignore"):  # emerged before the first checkpoint: ln 0
                 low = np.log(lower)
-            coefficients, covariance, sd = _interval_censored(design, low, np.log(upper), emerged)
+            coefficients, covariance, sd, degrees_of_freedom = _interval_censored(design, low, np.log(upper), emerged)
         correlation = np.nan
         if exact.sum() >= 3:
-            correlation = float(np.corrcoef(design[exact] @ coefficients, np.log(lower[exact]))[0, 1])
+            with np.errstate(invalid="ignore"):  # equal updates correlate with nothing
+                correlation = float(np.corrcoef(design[exact] @ coefficients, np.log(lower[exact]))[0, 1])
         return cls(
             log_threshold=float(coefficients[0]),
             batch_exponent=float(coefficients[1]),
@@ -174,7 +177,7 @@ class InductionLaw:
             batch_range=(float(batch.min()), float(batch.max())),
             context_range=(float(context.min()), float(context.max())),
             residual_sd=sd,
-            degrees_of_freedom=emerged - 3,
+            degrees_of_freedom=degrees_of_freedom,
             correlation=correlation,
             covariance=covariance,
         )
@@ -208,9 +211,6 @@ class InductionLaw:
         >>> law.updates(4, [64, 128]).round(1).tolist()
         [26070.6, 16963.4]
         """
-        sentence = self.extrapolation(batch_size, context_size)
-        if sentence:
-            warnings.warn(sentence, ExtrapolationWarning, stacklevel=2)
         return self._updates(batch_size, context_size)
 
     def tokens(self, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
@@ -224,9 +224,6 @@ class InductionLaw:
         >>> (law.tokens([16, 32, 128], 2048) / 1e6).round(1).tolist()
         [59.7, 92.3, 221.1]
         """
-        sentence = self.extrapolation(batch_size, context_size)
-        if sentence:
-            warnings.warn(sentence, ExtrapolationWarning, stacklevel=2)
         return updates_to_tokens(self._updates(batch_size, context_size), batch_size, context_size)
 
     def token_weighted_updates(self, updates: ArrayLike, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
@@ -279,7 +276,7 @@ class InductionLaw:
         Returns
         -------
         lower, upper : ndarray
-            Updates, in the broadcast shape.
+            Updates, in the broadcast shape. Warns as `updates`.
 
         Raises
         ------
@@ -330,6 +327,9 @@ class InductionLaw:
 
     def _updates(self, batch_size: ArrayLike, context_size: ArrayLike) -> FloatArray:
         batch, context = _positive("batch_size", batch_size), _positive("context_size", context_size)
+        sentence = self.extrapolation(batch, context)
+        if sentence:
+            warnings.warn(sentence, ExtrapolationWarning, stacklevel=3)
         return np.exp(
             self.log_threshold - self.batch_exponent * np.log(batch) - self.context_exponent * np.log(context)
         )
@@ -467,7 +467,7 @@ def _least_squares(design: FloatArray, target: FloatArray) -> tuple[FloatArray, 
 
 def _interval_censored(
     design: FloatArray, lower: FloatArray, upper: FloatArray, emerged: int
-) -> tuple[FloatArray, FloatArray, float]:
+) -> tuple[FloatArray, FloatArray, float, float]:
     """Maximum likelihood in (gamma, tau) = (beta / sd, 1 / sd), where it is concave."""
     exact = lower == upper
     guess = np.where(np.isneginf(lower), upper, np.where(np.isinf(upper), lower, (lower + upper) / 2.0))
@@ -529,11 +529,15 @@ def _interval_censored(
     jacobian = np.column_stack([np.eye(3) / tau, -gamma / tau**2])
     # maximum likelihood divides by n, least squares by n - 3: the same correction
     inflation = emerged / (emerged - 3)
+    inverse = np.linalg.inv(hessian)
+    # Satterthwaite: n exact runs know ln tau to a variance of 1 / 2n, so these are worth tau^2 / 2 var(tau)
+    degrees_of_freedom = max(tau**2 / (2.0 * inverse[3, 3]) - 3.0, 1.0)
     coefficients = gamma / tau + shift * last[[3, 0, 0]]
     return (
         coefficients,
-        inflation * (jacobian @ np.linalg.inv(hessian) @ jacobian.T),
+        inflation * (jacobian @ inverse @ jacobian.T),
         float(np.sqrt(inflation) / tau),
+        float(degrees_of_freedom),
     )
 
 

@@ -12,6 +12,7 @@ optimise a softmax chain towards them instead; the construction here is our own.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,8 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
+
+from statmech_attn.induction.expected import probabilities, transition_matrix
 
 __all__ = [
     "ControlledContexts",
@@ -64,7 +67,7 @@ def marginal_distribution(kind: Literal["uniform", "gaussian", "zipf"], vocabula
     """
     if vocabulary_size < 2:
         raise ValueError(f"vocabulary_size={vocabulary_size}: must be at least 2")
-    ids = np.arange(vocabulary_size, dtype=np.float64)
+    ids = np.arange(operator.index(vocabulary_size), dtype=np.float64)
     weights = {
         "uniform": np.ones_like(ids),
         "gaussian": np.exp(-(((ids - vocabulary_size / 2.0) / (vocabulary_size / 8.0)) ** 2) / 2.0),
@@ -93,7 +96,7 @@ def sinkhorn(log_kernel: ArrayLike, marginal: ArrayLike, *, max_iterations: int 
     Returns
     -------
     ndarray, shape (V, V)
-        Rows sum to one and max |pi P - pi| <= 1e-15.
+        Rows sum to one and max |pi P - pi| <= 1e-14.
 
     Raises
     ------
@@ -114,9 +117,9 @@ def sinkhorn(log_kernel: ArrayLike, marginal: ArrayLike, *, max_iterations: int 
     >>> (np.array([0.4, 0.6]) @ P).round(12).tolist(), P.sum(axis=1).round(12).tolist()
     ([0.4, 0.6], [1.0, 1.0])
     """
-    K, pi = np.asarray(log_kernel, dtype=np.float64), np.asarray(marginal, dtype=np.float64)
-    if pi.ndim != 1 or not (pi > 0.0).all() or abs(pi.sum() - 1.0) > 1e-9:
-        raise ValueError(f"marginal of shape {pi.shape}: must be positive and sum to one")
+    K, pi = np.asarray(log_kernel, dtype=np.float64), probabilities("marginal", marginal)
+    if not (pi > 0.0).all():
+        raise ValueError(f"marginal: vanishes at id {int(np.argmin(pi))}; must be positive")
     if K.shape != (pi.size, pi.size) or not np.isfinite(K).all():
         raise ValueError(f"log_kernel of shape {K.shape}: must be finite and ({pi.size}, {pi.size})")
     u = np.log(pi)
@@ -126,7 +129,7 @@ def sinkhorn(log_kernel: ArrayLike, marginal: ArrayLike, *, max_iterations: int 
     gradient = pi @ P - pi
     for _ in range(max_iterations):
         if np.abs(gradient).max() <= 1e-15:
-            return np.asarray(P)
+            break
         # u is free up to a constant: 1 / V lifts that direction; a sharp P is nearly singular in others
         hessian = np.diag(pi @ P + 1e-15) - P.T @ (pi[:, None] * P) + 1.0 / pi.size
         step = np.linalg.solve(hessian, -gradient)
@@ -138,8 +141,10 @@ def sinkhorn(log_kernel: ArrayLike, marginal: ArrayLike, *, max_iterations: int 
                 break
             length /= 2.0
         else:
-            break
+            break  # no step is better: down to rounding, or stuck
         u, P, gradient = u + length * step, trial, error
+    if np.abs(gradient).max() <= 1e-14:
+        return np.asarray(P)
     raise RuntimeError(f"the scaling did not converge: pi P - pi is up to {np.abs(gradient).max():.1e}")
 
 
@@ -175,12 +180,9 @@ class MarkovProcess:
     classes: IntArray | None = None
 
     def __post_init__(self) -> None:
-        P = np.asarray(self.transition, dtype=np.float64)
-        pi = np.asarray(self.marginal, dtype=np.float64)
-        if pi.shape != P.shape[:1] or P.shape != 2 * P.shape[:1]:
+        P, pi = transition_matrix(self.transition), probabilities("marginal", self.marginal)
+        if pi.shape != P.shape[:1]:
             raise ValueError(f"transition {P.shape}, marginal {pi.shape}: must be (V, V) and (V,)")
-        if not (P >= 0.0).all() or not np.abs(P.sum(axis=1) - 1.0).max() < 1e-9:
-            raise ValueError("transition: every row must be non-negative and sum to one")
         if not np.abs(pi @ P - pi).max() < 1e-9:
             raise ValueError(f"marginal: is not stationary; pi P - pi is up to {np.abs(pi @ P - pi).max():.1e}")
         if self.classes is not None and np.shape(self.classes) != pi.shape:
@@ -248,7 +250,7 @@ def controlled_process(
     entropy : float, optional
         Entropy rate in bits, below that of the marginal; None for independent ids (no local dependency).
     within : float
-        Mean cosine of rows within a class; not used for independent ids, whose rows are all alike.
+        Mean cosine of rows within a class, below 1; not used for independent ids, whose rows are all alike.
     classes : int
         Number of classes, in 1 .. V / 2; ids are dealt out in turn.
     rng : numpy.random.Generator or int
@@ -262,14 +264,12 @@ def controlled_process(
     Raises
     ------
     ValueError
-        If a target is out of reach; the sentence gives the range.
-    RuntimeError
-        If Sinkhorn scaling does not converge.
+        If a target is out of reach; the sentence says on which side.
 
     Notes
     -----
     Two nested root searches, beta for the entropy inside rho for the cosine: some hundred scalings, each
-    tens of V^3 operations. V = 64 takes a fraction of a second, V in the thousands hours.
+    tens of V^3 operations: V = 64 takes half a second, V = 256 ten, V in the thousands hours.
 
     Examples
     --------
@@ -277,8 +277,8 @@ def controlled_process(
     >>> round(chain.entropy, 4), round(chain.categoriality[0], 4)
     (3.5, 0.6)
     """
-    pi = np.asarray(marginal, dtype=np.float64)
-    if pi.ndim != 1 or not 1 <= classes <= pi.size // 2:
+    pi = probabilities("marginal", marginal)
+    if not 1 <= classes <= pi.size // 2:
         raise ValueError(f"classes={classes}: must lie in 1 .. {pi.size // 2}, half the vocabulary")
     labels = np.arange(pi.size) % classes
     if entropy is None:
@@ -286,6 +286,8 @@ def controlled_process(
     most = float(special.entr(pi).sum() / np.log(2.0))
     if not 0.0 < entropy < most:
         raise ValueError(f"entropy={entropy}: must lie strictly between 0 and {most:.6g} bits, that of the marginal")
+    if not 0.0 <= within < 1.0:
+        raise ValueError(f"within={within}: must be a cosine in [0, 1)")
     generator = np.random.default_rng(rng)
     Z, E = generator.standard_normal((classes, pi.size)), generator.standard_normal((pi.size, pi.size))
 
@@ -299,12 +301,9 @@ def controlled_process(
         try:
             while at(beta).entropy > entropy:
                 beta *= 1.5
-        except (
-            RuntimeError,
-            np.linalg.LinAlgError,
-        ):  # the kernel is too sharp to be scaled: the entropy is out of reach
+            return at(_root(lambda x: at(x).entropy - entropy, 0.0, beta))
+        except (RuntimeError, np.linalg.LinAlgError):  # too sharp to be scaled: the entropy is out of reach
             return None
-        return at(_root(lambda x: at(x).entropy - entropy, 0.0, beta))
 
     def excess(rho: float) -> float:
         found = chain(rho)
@@ -314,13 +313,12 @@ def controlled_process(
     lowest = chain(0.0)
     if lowest is None:
         raise ValueError(f"entropy={entropy}: is too low for this marginal and seed")
-    low, high = lowest.categoriality[0], excess(1.0) + within
-    made = chain(_root(excess, 0.0, 1.0)) if low <= within <= high else None
+    low = lowest.categoriality[0]
+    if within < low:
+        raise ValueError(f"within={within}: must be at least {low:.4f} at entropy {entropy}, this seed")
+    made = chain(_root(excess, 0.0, 1.0))
     if made is None or abs(made.categoriality[0] - within) > 1e-6:
-        reached = "" if made is None else f"; the closest is {made.categoriality[0]:.4f}"
-        raise ValueError(
-            f"within={within}: must lie in [{low:.4f}, {high:.4f}] at entropy {entropy}, this seed{reached}"
-        )
+        raise ValueError(f"within={within}: is too high; rows so alike do not reach an entropy as low as {entropy}")
     return made
 
 
@@ -476,9 +474,7 @@ def copy_process(marginal: ArrayLike, copy_probability: float, size: int | tuple
     >>> copy_process([0.25, 0.25, 0.25, 0.25], 1.0, 10, 3)
     array([0, 2, 1, 0, 2, 1, 0, 2, 1, 0])
     """
-    pi = np.asarray(marginal, dtype=np.float64)
-    if pi.ndim != 1 or pi.size == 0 or not (pi >= 0.0).all() or abs(pi.sum() - 1.0) > 1e-9:
-        raise ValueError(f"marginal of shape {pi.shape}: must be non-negative and sum to one")
+    pi = probabilities("marginal", marginal)
     if not 0.0 <= copy_probability <= 1.0:
         raise ValueError(f"copy_probability={copy_probability}: must lie in [0, 1]")
     shape = _shape(size)

@@ -364,13 +364,14 @@ def _mapped(file: Path, dtype: str | None) -> NDArray[np.integer[Any]]:
 
 def _jsonl(file: Path, end_of_document: int | None) -> Iterator[IntArray]:
     found = False
-    with file.open(encoding="utf-8") as lines:
+    # a wrong byte becomes a character that is no JSON, so that its line is named
+    with file.open(encoding="utf-8-sig", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
                 ids = json.loads(line)["input_ids"]
-            except (json.JSONDecodeError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise ValueError(f"{file}: line {number} is not an object with input_ids (truncated?)") from None
             if not isinstance(ids, list) or not all(type(i) is int and abs(i) < 2**63 for i in ids):
                 raise ValueError(f"{file}: line {number}: input_ids must be a list of integers")
@@ -424,14 +425,14 @@ def _scan_stream(
     vocabulary_size: int | None,
     progress: bool,
 ) -> _Scan:
-    if end_of_document is not None and end_of_document < 0:
-        raise ValueError(f"end_of_document={end_of_document}: must be an id, not negative")
     max_lookback = operator.index(max_lookback)
     if max_lookback < 0:
         raise ValueError(f"max_lookback={max_lookback}: must not be negative")
     if vocabulary_size is not None and not 1 <= vocabulary_size <= LARGEST_ID + 1:
         raise ValueError(f"vocabulary_size={vocabulary_size}: must lie in 1 .. 2**31")
     limit = LARGEST_ID if vocabulary_size is None else vocabulary_size - 1
+    if end_of_document is not None and not 0 <= end_of_document <= limit:
+        raise ValueError(f"end_of_document={end_of_document}: must be an id in [0, {limit}]")
     # A turn is longer than the look-back, so that two of them hold every bigram that counts
     turn_bits = max(max_lookback, 1023).bit_length()
     tables = np.full((2, 2 << turn_bits, 2), -1, dtype=np.int64)  # key, position

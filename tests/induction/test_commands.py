@@ -10,8 +10,10 @@ import sys
 import numpy as np
 import pytest
 
-from statmech_attn.induction import context_statistics, prefix_matching
+from statmech_attn.induction import InductionLaw, context_statistics, prefix_matching
 from statmech_attn.induction.commands import add_parser
+
+V2 = InductionLaw.published("v2")
 
 
 def call(line: str) -> int:
@@ -61,7 +63,12 @@ def test_fit(tmp_path, capsys):
     table = rows(f"fit {path} --method interval_censored", capsys)
     found = {row["name"]: row for row in table}
     assert found["context_exponent"]["lower"] < 0.62 < found["context_exponent"]["upper"]
-    assert found["degrees_of_freedom"]["value"] == 9
+    assert 3.0 < found["degrees_of_freedom"]["value"] < 9.0  # 12 emerged runs, known to ten percent
+    line = f"law --runs {path} --method interval_censored --batch-size 32 --context-size 64"
+    (new,) = rows(line, capsys)
+    assert new["updates_lower"] < V2.updates(32, 64) < new["updates_upper"]
+    (narrow,) = rows(line + " --level 0.5", capsys)
+    assert new["updates_lower"] < narrow["updates_lower"] < narrow["updates_upper"] < new["updates_upper"]
     with pytest.raises(ValueError, match="row 0 has no emergence"):
         call(f"fit {path}")
 
@@ -106,6 +113,8 @@ def test_process(tmp_path, capsys):
     assert np.load(tmp_path / "ids.npy").shape == (1000, 64)
     table = rows("process copy --copy-probability 0.9 --contexts 200", capsys)
     assert table[0]["reliability_latest"] > 0.9
+    with pytest.raises(ValueError, match="context_sizes="):
+        call("process markov --context-size 1")
     with pytest.raises(ValueError, match="entropy=9"):
         call("process markov --entropy 9")
 
@@ -127,12 +136,14 @@ def test_score(tmp_path, capsys):
     by_layer = {row["layer"]: row["score"] for row in table if row["head"] == 0}
     assert by_layer[10] == by_layer[1]  # layer_10 is the eleventh, not the second
     assert by_layer[10] != by_layer[2]
-    for metric in ("duplicate-token", "repeated-prefix-matching"):
-        assert call(f"score {tmp_path}/a.npy --metric {metric} --ids {tmp_path}/ids.npy") == 0
+    assert call(f"score {tmp_path}/a.npy --metric duplicate-token --ids {tmp_path}/ids.npy") == 0
+    assert call(f"score {tmp_path}/a.npy") == 0
+    with pytest.raises(ValueError, match="one half of at least 2 ids repeated twice"):
+        call(f"score {tmp_path}/a.npy --ids {tmp_path}/ids.npy")
     with pytest.raises(ValueError, match="needs the token ids"):
         call(f"score {tmp_path}/a.npy --metric prefix-matching")
     np.save(tmp_path / "ids.npy", ids.astype(float))
-    with pytest.raises(ValueError, match="token ids must be integers"):
+    with pytest.raises(TypeError, match="must be integers"):
         call(f"score {tmp_path}/a.npy --metric prefix-matching --ids {tmp_path}/ids.npy")
     np.save(tmp_path / "a.npy", weights[..., ::-1])
     with pytest.raises(ValueError, match="layer 0, head 0, row 0 attends to later keys"):
@@ -151,6 +162,12 @@ def test_emergence(tmp_path, capsys):
     )
     found = {row["method"]: row for row in rows(f"emergence {path}", capsys)}
     assert found["logistic"]["step"] == pytest.approx(900, rel=1e-6)
+    assert [row["method"] for row in rows(f"emergence {path} --method onset threshold", capsys)] == [
+        "onset",
+        "threshold",
+    ]
+    path.write_text("\ufeffstep, score\n0,0.01\n10,0.5\n20,0.9\n")  # as a spreadsheet writes it
+    assert len(rows(f"emergence {path} --method threshold half_rise", capsys)) == 2  # too short to fit
     path.write_text("step,score\n1,0.01\n2,0.02\n3,0.01\n4,0.01\n5,0.01\n")
     found = rows(f"emergence {path}", capsys)
     assert all(row["step"] is None and row["censored"] == "right" for row in found)  # JSON has no NaN
@@ -165,6 +182,8 @@ def test_frontier(tmp_path, capsys):
     found = [(row["frequency"], row["reliability"]) for row in table if row["kind"] == "frontier"]
     assert found == [(0.1, 0.9), (0.3, 0.3), (0.9, 0.1)]
     assert sum(row["kind"] == "boundary" for row in table) == 5
+    path.write_text("\n".join([*lines, "0,0.5,0"]))  # has no logarithm: a frontier, no boundary
+    assert {row["kind"] for row in rows(f"frontier {path}", capsys)} == {"frontier"}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +191,10 @@ def test_frontier(tmp_path, capsys):
     [
         ("", "column 'step' is missing"),
         ("step,score\n", "is empty"),
-        ("step,score\n1\n", "line 2 is short"),
+        ("step,score\n1\n", "line 2 does not have 2 cells"),
+        ("step,score\n1,2,3\n", "line 2 does not have 2 cells"),
+        ("step,score,score\n1,2,3\n", "two columns have one name"),
+        ("step,score\n1,\0\n", "line 2: score='.*' is not a number"),
         ("step,score\n1,x\n", "line 2: score='x' is not a number"),
         ("step,other\n1,2\n", "column 'score' is missing"),
     ],

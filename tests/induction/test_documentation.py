@@ -39,6 +39,6 @@ def test_commands_of_the_manual_parse():
     parser = argparse.ArgumentParser()
     add_parser(parser.add_subparsers(required=True))
     commands = re.findall(r"^statmech-attn (.*)$", MANUAL.read_text(), flags=re.M)
-    assert len(commands) == 9
+    assert len(commands) == 10
     for command in commands:
-        assert callable(parser.parse_args(shlex.split(command)).run)
+        assert callable(parser.parse_args(shlex.split(command, comments=True)).run)

@@ -100,7 +100,8 @@ def test_midpoint_beyond_the_last_step_is_right_censored():
 def test_baseline_sets_what_counts_as_a_rise():
     steps, score = np.arange(1.0, 9.0), [0.02, 0.02, 0.02, 0.03, 0.06, 0.09, 0.1, 0.1]
     assert emergence_point(steps, score, "half_rise").censored == "no"  # above 5 x .01376
-    assert emergence_point(steps, score, "half_rise", baseline=0.0212).censored == "right"
+    for method in ("threshold", "half_rise"):  # a threshold among the noise is no rise either
+        assert emergence_point(steps, score, method, threshold=0.025, baseline=0.0212).censored == "right"
 
 
 @pytest.mark.parametrize(

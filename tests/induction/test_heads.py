@@ -175,6 +175,8 @@ def test_bad_shapes_are_refused():
         prefix_matching(good, [1, 2, 3, 4, 5])
     with pytest.raises(ValueError, match="batch of 2"):
         prefix_matching(random_attention(3, 1, 6), np.zeros((2, 6), dtype=int))
+    with pytest.raises(TypeError, match="attention of type complex128"):
+        previous_token(good * 1j)
     with pytest.raises(TypeError, match="float64"):
         prefix_matching(good, np.zeros(6))
     for keyword in ("denominator", "keys"):
@@ -202,6 +204,8 @@ def test_logit_attribution_ideal_chance_opposite_and_undefined():
     np.testing.assert_allclose(logit_attribution(output, square, ids), 1.0)
     np.testing.assert_array_equal(logit_attribution(-output, square, ids), 0.0)
     assert np.isnan(logit_attribution(0.0 * output, square, ids)).all()
+    with pytest.raises(ValueError, match="must be finite"):
+        logit_attribution(np.where(np.arange(100) == 3, np.nan, output), square, ids)
     noise = logit_attribution(rng.standard_normal((batch, heads, 2 * half, d)), unembedding, ids)
     assert noise.shape == (batch, heads)
     assert noise.mean() == pytest.approx(1.0 / half, rel=0.1)

@@ -206,8 +206,9 @@ def test_bad_streams_are_refused():
             lookback_statistics(np.array(stream), 4)
     with pytest.raises(ValueError, match=r"id 9 at position 2 is outside \[0, 8\]"):
         lookback_statistics([1, 2, 9], 4, vocabulary_size=9)
-    with pytest.raises(ValueError, match="end_of_document=-1"):
-        lookback_statistics([1, 2], 1, end_of_document=-1)
+    for end in (-1, 9, 2**31):  # one that no id can equal would end no document
+        with pytest.raises(ValueError, match=f"end_of_document={end}"):
+            lookback_statistics([1, 2], 1, end_of_document=end, vocabulary_size=9)
     with pytest.raises(TypeError, match="integer"):
         lookback_statistics([1, 2], 1.5)
     with pytest.raises(ValueError, match="max_lookback=-1"):
@@ -240,6 +241,8 @@ def test_bad_files_are_refused(tmp_path):
     refuse("odd.bin", "3 bytes are not a whole number of uint16", b"abc", dtype="uint16")
     refuse("x.txt", "unknown format", b"1 2 3")
     refuse("cut.jsonl", "line 2 is not an object", b'{"input_ids": [1]}\n{"input_ids": [1, ')
+    refuse("deep.jsonl", "line 1 is not an object", b"[" * 100_000)
+    refuse("bytes.jsonl", "line 1 is not an object", b"\xff\xfe")
     refuse("text.jsonl", "line 1: input_ids must be", b'{"input_ids": ["a"]}')
     refuse("large.jsonl", "line 1: input_ids must be", b'{"input_ids": [9223372036854775808]}')
     refuse("keys.jsonl", "line 1 is not an object with input_ids", b'{"text": "a"}')
