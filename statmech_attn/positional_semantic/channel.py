@@ -619,8 +619,8 @@ def channel_averages(m, theta, q, V, sigma2, omega, a1, a2, quadrants, rule):  #
     """Averages over eta and zeta at given overlaps, by a quadrature `rule` (see :mod:`.rules`).
 
     Returns an array with entries named by the constants below: E g_u, E|g|^2, E g.zeta, E g.eta, E M, V E tr dg/d omega
-    (smooth part), its jump part, V^2 E|dg/d omega|^2 (smooth part), then the indicators mass defect, negative weight,
-    number of lines and of lines that needed the scalar integrator.
+    (smooth part), its jump part, V^2 E|dg/d omega|^2 (smooth part), the share of lines with a jump, then the indicators
+    mass defect, negative weight, number of lines and of lines that needed the scalar integrator.
     """
     teacher_rule, reach, zeta, panel_rules, negligible, tolerance = rule
     sigma = math.sqrt(sigma2)
@@ -629,7 +629,7 @@ def channel_averages(m, theta, q, V, sigma2, omega, a1, a2, quadrants, rule):  #
     teacher = teacher_grid(teacher_rule, reach, quadrants, V, sigma2, omega, a1, a2)
     lines = line_table(teacher, zeta[0], zeta[1], math.sqrt(2.0) * m, slope, s, V, sigma2, negligible)
     sums, again = line_sums(lines, s, V, sigma2, reach + 0.3, panel_rules, tolerance)
-    out = np.zeros(12)
+    out = np.zeros(13)
     for i in range(lines.shape[1]):
         w = lines[WEIGHT, i]
         gu = w * sums[G_U - RESIDUAL, i]
@@ -642,8 +642,9 @@ def channel_averages(m, theta, q, V, sigma2, omega, a1, a2, quadrants, rule):  #
         out[5] += w * sums[TRACE - RESIDUAL, i]
         out[6] += w * sums[DELTA - RESIDUAL, i]
         out[7] += w * sums[SMOOTH - RESIDUAL, i]
-        out[8] += w * abs(sums[MASS - RESIDUAL, i] - 1.0)
-        out[9] += w * sums[NEGATIVE - RESIDUAL, i]
-    out[10] = lines.shape[1]
-    out[11] = again
+        out[8] += w if sums[DELTA - RESIDUAL, i] > 0.0 else 0.0
+        out[9] += w * abs(sums[MASS - RESIDUAL, i] - 1.0)
+        out[10] += w * sums[NEGATIVE - RESIDUAL, i]
+    out[11] = lines.shape[1]
+    out[12] = again
     return out

@@ -48,8 +48,9 @@ class PositionalSemantic:
     teacher (semantic) overlap, V variance. Observables: `train_loss` (minimum of the regularised loss over d),
     `test_error` (half the mean squared error), `linear_baseline` (test error of the best linear layer), `replicon`
     (smooth part of the stability of replica symmetry, below one where stable), `jump_weight` (part of V_hat that comes
-    from jumps of the proximal operator; replica symmetry is unstable wherever it is positive), and the indicators
-    `mass_defect`, `negative_weight` of the quadrature.
+    from jumps of the proximal operator; replica symmetry is unstable wherever it is positive), `jump_probability` (over
+    eta and zeta_v, that the loss has two wells which exchange as zeta_u varies), and the indicators `mass_defect`,
+    `negative_weight` of the quadrature.
 
     Raises
     ------
@@ -140,6 +141,7 @@ class PositionalSemantic:
             "linear_baseline": linear_baseline(self.sigma, self.omega),
             "replicon": self.alpha * averages.smooth,
             "jump_weight": self.alpha * averages.delta / V,
+            "jump_probability": averages.jump_probability,
             "mass_defect": averages.mass_defect,
             "negative_weight": averages.negative_weight,
         }

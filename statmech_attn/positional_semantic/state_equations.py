@@ -54,6 +54,7 @@ class Channel(NamedTuple):
     trace: float
     delta: float
     smooth: float
+    jump_probability: float
     mass_defect: float
     negative_weight: float
     lines: float

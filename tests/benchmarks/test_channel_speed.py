@@ -158,7 +158,7 @@ def test_proximal_solves_per_second() -> None:
     lines = ch.line_table(grid, *rule[2], math.sqrt(2) * m, 0.0, s, V, SIGMA2, rule[4])
     jumps = ch.find_jumps(lines, s, V, SIGMA2, rule[1] + 0.3)[0]
     jumping = int(np.sum(np.abs(jumps - lines[ch.LINE_MEAN]) < s * (rule[1] + 0.3)))
-    nodes = (averages[10] - jumping) * TABLE[1][3] + 2 * jumping * TABLE[1][4]
+    nodes = (averages[11] - jumping) * TABLE[1][3] + 2 * jumping * TABLE[1][4]
     fast = best_time(
         lambda: ch.channel_averages(m, theta, q, V, SIGMA2, 0.3, 0.6, 0.6, 1, rule), 15
     ) / nodes  # fmt: skip

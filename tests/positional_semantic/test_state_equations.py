@@ -154,6 +154,15 @@ def test_observables_are_those_of_the_definition() -> None:
     assert solution.test_error == pytest.approx(errors.mean(), abs=4 * errors.std() / math.sqrt(n))
 
 
+def test_jumps_vanish_where_the_loss_is_flat_enough() -> None:
+    # two wells at the origin need V > 1/(2 sigma^2 delta), delta <= 1/2: none below V = 1/sigma^2
+    many, few = (sa.solve(sa.PositionalSemantic(1.24, 0.3, regularization=x)) for x in (0.01, 0.5))
+    assert few["V"] < 4
+    assert few.jump_probability == few.jump_weight == 0
+    assert many.jump_probability > 0.1
+    assert many.jump_weight > 0
+
+
 def test_small_alpha_limit() -> None:
     # no data: the weights vanish and V is the prior variance sigma^2/lambda
     solution = sa.solve(sa.PositionalSemantic(1e-4, 0.3))
@@ -183,7 +192,7 @@ def test_branches_up_to_signs() -> None:
 
 def test_positional_strength_rescales_the_positional_overlap() -> None:
     # p enters only as m = Q.p_1/sqrt(d): a stronger encoding makes the positional branch win earlier
-    weak = sa.solve(sa.PositionalSemantic(0.3, 0.3, positional_strength=0.6), "positional")
+    weak = sa.solve(sa.PositionalSemantic(0.3, 0.3, positional_strength=0.9), "positional")
     strong = sa.solve(sa.PositionalSemantic(0.3, 0.3, positional_strength=1.2), "positional")
     assert strong.require().train_loss < weak.require().train_loss
 
