@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from statmech_attn import __version__
 from statmech_attn.induction.commands import add_parser as add_induction
+from statmech_attn.registry import THEORIES, theory_class
 
 if TYPE_CHECKING:
     from statmech_attn.theory import Solution, Theory
 
 __all__ = ["main"]
-
-THEORY_NAMES = ("positional-semantic",)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,11 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         code: int = arguments.run(arguments)
+    except BrokenPipeError:
+        return 0
     except (ValueError, TypeError, OSError) as error:
         print(f"statmech-attn: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        return 0
     return code
 
 
@@ -64,8 +63,6 @@ def add_theory_arguments(parser: argparse.ArgumentParser, name: str) -> None:
 
 def theory_from(arguments: argparse.Namespace) -> Any:
     """The theory that the options describe."""
-    from statmech_attn.registry import theory_class
-
     cls = theory_class(arguments.theory)
     values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if "positional_target" in values:
@@ -77,7 +74,7 @@ def theory_from(arguments: argparse.Namespace) -> Any:
 def _add_solve(commands: Any) -> None:
     solve = commands.add_parser("solve", help="solve the state equations on every branch")
     theories = solve.add_subparsers(dest="theory", required=True, metavar="theory")
-    for name in THEORY_NAMES:
+    for name in THEORIES:
         parser = theories.add_parser(name, help=f"the {name} model", allow_abbrev=False)
         add_theory_arguments(parser, name)
         parser.add_argument("--start", help="one branch only (default: all)")

@@ -68,11 +68,13 @@ class _Run:
 
     @property
     def residual(self) -> float:
-        return self.history[-1]
+        """Undamped residual of the present state, infinite if it is not a number."""
+        value = float(np.max(np.abs(self.image - self.state) / self.F.theory.scale(self.state)))
+        return math.inf if math.isnan(value) else value
 
     def ended(self) -> bool:
-        """Record the residual of the present state; whether to stop. One that is not a number never converges."""
-        residual = float(np.max(np.abs(self.image - self.state) / self.F.theory.scale(self.state)))
+        """Record the residual of the present state; whether to stop."""
+        residual = self.residual
         steps = len(self.history)
         self.history.append(residual)
         if self.callback is not None:
@@ -112,10 +114,10 @@ class _Run:
 def _anderson(run: _Run) -> None:
     mixing = 0.5
     memory: list[Step] = []
-    best: Step | None = None
+    best: Step = (run.state, run.image)
     best_residual = math.inf
     while not run.ended():
-        if best is not None and run.residual > 10 * best_residual:
+        if run.residual > 10 * best_residual:
             run.state, run.image = best
             memory = []
             mixing = max(0.5 * mixing, 1e-3)
@@ -166,8 +168,7 @@ def _newton(run: _Run, derivative: Callable[[Array], Array] | None) -> None:
             run.state, run.image = x, image
             if not run.move(length * step):
                 return
-            now = float(np.max(np.abs(run.image - run.state) / run.F.theory.scale(run.state)))
-            if now < residual or now <= run.tol:
+            if run.residual < residual or run.residual <= run.tol:
                 break
             length *= 0.5
             if length < 1e-4:
@@ -259,7 +260,7 @@ def _off_symmetric(theory: Theory, rule: Any, symmetric: Array, i: int) -> tuple
         return float(1 + (F(state)[i] - state[i]) / scale)
 
     at_zero, beyond = rate(1e-3), rate(0.3)
-    if not at_zero > 1:
+    if not (at_zero > 1 and math.isfinite(beyond)):
         return None, F.count, at_zero
     guess = 0.3 * math.sqrt((at_zero - 1) / max(at_zero - beyond, 0.1 * (at_zero - 1)))
     for amplitude in (guess, 0.5 * guess, 0.2 * guess):
@@ -291,12 +292,16 @@ def _reach(theory: Theory, start: str, rule: Any, callback: Callback | None) -> 
     if found is not None:
         return found, count, "", ""
     name = theory.broken[start]
+    if base.kind != "converged" or math.isnan(rate):
+        return base.state, count, "other branch", f"the {start} branch was not found, nor the one it grows out of"
     if rate > 1:
         return base.state, count, "other branch", f"the {start} branch was not found, although {name} grows there"
     sentence = f"the {start} branch does not exist here: a small {name} changes by the factor {rate:.3f} < 1 per update"
     return base.state, count, "absent", sentence
 
 
+# what is not a finite number is found where it matters, and ends in a status
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def solve(
     theory: Theory,
     start: str | Mapping[str, float] | Solution | None = None,
@@ -372,7 +377,7 @@ def solve(
             raise ValueError(f"{name}={value!r} must be positive")
     if not 0 <= damping < 1:
         raise ValueError(f"damping={damping!r} must lie in [0, 1)")
-    if limit is not None and (limit != int(limit) or limit < 0):
+    if limit is not None and not (0 <= limit < math.inf and limit == int(limit)):
         raise ValueError(f"max_iterations={limit!r} must be an integer, at least 0")
 
     rules = theory.rules(accuracy)
@@ -401,9 +406,7 @@ def solve(
         state = run.state
         errors, quadrature_error, more = _errors(theory, run, rules, level, coarse)
         count += more
-        if quadrature_error <= accuracy or level == len(rules) - 1 or run.kind != "converged":
-            break
-        if math.isnan(quadrature_error):
+        if not quadrature_error > accuracy or level == len(rules) - 1 or run.kind != "converged":
             break
         level += 1
     branch = theory.branch(state)
@@ -472,7 +475,10 @@ def _errors(theory: Theory, run: _Run, rules: tuple[Any, ...], level: int, coars
         return unknown, math.nan, 0
     F = _Equations(theory, coarse)
     active = _active(theory, state)
-    inverse = np.linalg.pinv(np.eye(state.size) - jacobian(F, state, theory))
+    slope = jacobian(F, state, theory)
+    if not np.all(np.isfinite(slope)):  # the state is within a difference step of the infeasible ones
+        return unknown, math.nan, F.count
+    inverse = np.linalg.pinv(np.eye(state.size) - slope)
     residual_part = np.abs(inverse @ (image - state)) * active
     if len(rules) == 1:
         return residual_part, 0.0, F.count

@@ -51,12 +51,13 @@ def save_order_parameters(theory: Any, path: str | os.PathLike[str], points: int
 
     if Path(path).suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ValueError(f"the picture {str(path)!r} must end in .png, .pdf or .svg")
-    branches = scan(theory, "alpha", np.linspace(theory.alpha / 20, 2 * theory.alpha, points), accuracy=1e-4)
-    figure = Figure(figsize=(9, 2.8), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, name in zip(figure.subplots(1, 4), (*theory.order_parameters[:3], "train_loss"), strict=True):
-        plot_against(axes, branches, "alpha", name)
-        axes.axvline(theory.alpha, color="0.8", zorder=0)
-    figure.axes[0].legend(frameon=False)
+    # the file is opened first: a folder that does not exist should not be found out after the work
     with replacing(path) as temporary:
+        branches = scan(theory, "alpha", np.linspace(theory.alpha / 20, 2 * theory.alpha, points), accuracy=1e-4)
+        figure = Figure(figsize=(9, 2.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        for axes, name in zip(figure.subplots(1, 4), (*theory.order_parameters[:3], "train_loss"), strict=True):
+            plot_against(axes, branches, "alpha", name)
+            axes.axvline(theory.alpha, color="0.8", zorder=0)
+        figure.axes[0].legend(frameon=False)
         figure.savefig(temporary, dpi=150)

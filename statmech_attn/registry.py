@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from statmech_attn.theory import Theory
+if TYPE_CHECKING:
+    from statmech_attn.theory import Theory
 
 __all__ = ["THEORIES", "theory_class"]
 

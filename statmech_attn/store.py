@@ -103,6 +103,14 @@ def save(solution: Solution, path: StrPath) -> None:
 def load(path: StrPath) -> Solution:
     """Read a solution written by :func:`save`; a foreign, truncated or newer file is one clear ValueError."""
     header, arrays = read_archive(path, "solution")
-    theory = theory_class(header["theory"])(**header["parameters"])
-    values: dict[str, Any] = {f.name: header[f.name] for f in fields(Solution) if f.name in header}
-    return Solution(**{**values, **arrays, "theory": theory, "status": Status(**header["status"])})
+    try:
+        parameters = header["parameters"]
+        cls = theory_class(header["theory"])
+        own = {f.name: parameters.pop(f.name) for f in fields(cls)}  # type: ignore[arg-type]
+        theory = cls(**own)
+        if header["rule"]:
+            theory = theory.under(header["rule"], **parameters)
+        values: dict[str, Any] = {f.name: header[f.name] for f in fields(Solution) if f.name in header}
+        return Solution(**{**values, **arrays, "theory": theory, "status": Status(**header["status"])})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{str(path)!r} is not a complete result of this package ({error})") from None

@@ -36,6 +36,8 @@ class Theory(Protocol):
     starts: ClassVar[tuple[str, ...]]
     #: Order parameter whose sign symmetry a branch breaks, for the branches that do.
     broken: ClassVar[Mapping[str, str]]
+    #: Name of the quadrature rule, as :meth:`under` takes it; empty for the default.
+    rule_name: ClassVar[str]
     #: Settings of the solver that differ from its defaults (for named rules that come with an iteration).
     settings: ClassVar[Mapping[str, Any]]
     #: (k, n) array of signs: F(s * x) = s * F(x) for every row s.
@@ -108,7 +110,7 @@ class Status:
         return self.sentence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value
 class Solution:
     """A state, its certificate and how it was obtained. Arrays hold the last finite state whatever the status.
 
@@ -192,15 +194,16 @@ class Solution:
         return {
             "theory": self.theory.name,
             "parameters": parameters_of(self.theory),
+            "rule": self.theory.rule_name,
             "start": self.start,
             "branch": self.branch,
             "order_parameters": {n: _plain(x) for n, x in zip(names, self.state, strict=True)},
             "errors": {n: _plain(x) for n, x in zip(names, self.errors, strict=True)},
             "observables": {n: _plain(x) for n, x in self.observables.items()},
             "residual": _plain(self.residual),
-            "tol": self.tol,
+            "tol": _plain(self.tol),
             "quadrature_error": _plain(self.quadrature_error),
-            "accuracy": self.accuracy,
+            "accuracy": _plain(self.accuracy),
             "converged": self.converged,
             "status": {"kind": self.status.kind, "sentence": self.status.sentence},
             "method": self.method,

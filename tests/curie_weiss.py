@@ -24,6 +24,7 @@ class CurieWeiss:
     order_parameters: ClassVar[tuple[str, ...]] = ("m",)
     starts: ClassVar[tuple[str, ...]] = ("paramagnetic", "ferromagnetic")
     broken: ClassVar[Mapping[str, str]] = {"ferromagnetic": "m"}
+    rule_name: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Any]] = {}
     symmetries: ClassVar[Array] = np.array([[-1.0]])  # of the model without a field, which is the one tested
 

@@ -123,6 +123,15 @@ def test_not_a_number_ends_with_the_last_finite_state(method: str) -> None:
     assert math.isinf(always.residual)
 
 
+@pytest.mark.parametrize("method", ["anderson", "damped", "newton"])
+def test_the_residual_is_that_of_the_state_whatever_the_status(method: str) -> None:
+    # every step upwards grows the residual until the wall at one: Anderson goes back, and is stuck
+    theory = Plain(map=lambda x: np.where(x < 1.0, x + np.exp(30.0 * (x - 0.5)), np.nan))
+    for limit in range(12):
+        solution = sa.solve(theory, {"x0": 0.5}, method=method, max_iterations=limit)
+        assert solution.residual == abs(theory.update(solution.state, None)[0] - solution["x0"])
+
+
 def test_large_negative_eigenvalue() -> None:
     # F' = -4, as on the positional branch: plain iteration explodes, Anderson is exact after one difference
     theory = Plain(map=lambda x: 1.0 - 4.0 * x)
@@ -177,6 +186,7 @@ def test_callback_and_history() -> None:
         ({"damping": 1.0}, r"damping=1.0 must lie in \[0, 1\)"),
         ({"method": "magic"}, "method='magic' is not one of anderson, damped, newton"),
         ({"max_iterations": 1.5}, "max_iterations=1.5 must be an integer"),
+        ({"max_iterations": math.inf}, "max_iterations=inf must be an integer"),
         ({"start": {"x1": 1.0}}, "must give a value for each of x0"),
         ({"start": {"x0": math.nan}}, "start is infeasible: m=nan is not finite"),
         ({"rule": "none"}, "rule='none'"),

@@ -28,6 +28,14 @@ def test_round_trip(solution: sa.Solution, tmp_path: Path) -> None:
     assert json.loads(json.dumps(again.to_dict()))["parameters"]["omega"] == 0.3
 
 
+@pytest.mark.parametrize("rule", ["published", "monte_carlo"])
+def test_round_trip_of_other_rules(solution: sa.Solution, tmp_path: Path, rule: str) -> None:
+    options = {"samples": 500, "seed": 7} if rule == "monte_carlo" else {}
+    other = sa.solve(solution.theory.under(rule, **options), solution)
+    sa.save(other, tmp_path / "s.npz")
+    assert sa.load(tmp_path / "s.npz").theory == other.theory, "the rule is part of what was solved"
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("old")
@@ -66,6 +74,9 @@ def test_truncated_foreign_and_newer_files_are_one_clear_error(solution: sa.Solu
         sa.load(path)
     write_archive(path, "branch", {}, {})
     with pytest.raises(ValueError, match="holds a 'branch'"):
+        sa.load(path)
+    write_archive(path, "solution", {}, {})
+    with pytest.raises(ValueError, match="is not a complete result"):
         sa.load(path)
     write_archive(path, "solution", {"version": 99}, {})
     with pytest.raises(ValueError, match="format version 99"):

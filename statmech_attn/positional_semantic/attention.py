@@ -71,15 +71,25 @@ def exp(x):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy", fastmath=FAST, inline="always")
+def _exponentials(u, v):  # type: ignore[no-untyped-def]
+    """exp(-u^2) and exp(u v), clipped where the logistic functions are saturated to 1e-73.
+
+    What is cut off u^2 is taken off |u v| too: the logit u^2 - |u v| need not be large where both are.
+    """
+    excess = max(u * u - 170.0, 0.0)
+    product = u * v
+    product -= min(max(product, -excess), excess)
+    return exp(-min(u * u, 170.0)), exp(min(max(product, -340.0), 340.0))
+
+
+@njit(error_model="numpy", fastmath=FAST, inline="always")
 def loss_derivatives(u, v, t1, t2, sigma2):  # type: ignore[no-untyped-def]
     """Loss and its first and second derivatives at (u, v): l, l_u, l_v, l_uu, l_uv, l_vv.
 
     t1, t2 are the diagonal of the (effective) target attention, sigma2 the token variance. Both logistic
     functions come from exp(-u^2), exp(u v) and one division; 1 - S is formed without cancellation.
-    Arguments of the exponentials are clipped where the logistic functions are saturated to 1e-147.
     """
-    e = exp(-min(u * u, 340.0))
-    x = exp(min(max(u * v, -340.0), 340.0))
+    e, x = _exponentials(u, v)
     p = x + e
     r = 1.0 + e * x
     inverse = 1.0 / (p * r)
@@ -135,8 +145,7 @@ def effective_target(target: Target) -> tuple[float, float, float]:
 @njit(error_model="numpy", fastmath=FAST, inline="always")
 def teacher_attention(u, v, omega, a1, a2):  # type: ignore[no-untyped-def]
     """Diagonal (T_11, T_22) of (1 - omega) softmax(h h^T) + omega A at the teacher's rotated index (u, v)."""
-    e = exp(-min(u * u, 340.0))
-    x = exp(min(max(u * v, -340.0), 340.0))
+    e, x = _exponentials(u, v)
     t1 = x / (x + e)
     t2 = 1.0 / (1.0 + e * x)
     return (1.0 - omega) * t1 + omega * a1, (1.0 - omega) * t2 + omega * a2

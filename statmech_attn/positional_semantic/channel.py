@@ -437,6 +437,8 @@ def follow_line(mean, wv, s, V, t1, t2, sigma2, reach, cells):  # type: ignore[n
     from both sides of u = 0; where two neighbours are not connected by a local minimum, the jump is bisected.
     """
     stretches = np.empty((4, cells + 16))
+    tries = 12  # cuts of a line; it has a few jumps, and what is no local minimum could be cut for ever
+    cuts = 0
     step = 2.0 * s * reach / cells
     w_a = mean - s * reach
     u_a, v_a, _ = proximal_point(w_a, wv, V, t1, t2, sigma2)
@@ -444,7 +446,7 @@ def follow_line(mean, wv, s, V, t1, t2, sigma2, reach, cells):  # type: ignore[n
     stretches[1, 0] = v_a
     size = 0
     # ends of the interval at hand, and of those put aside
-    aside = np.empty((3, 64))
+    aside = np.empty((3, tries + 2))
     for k in range(cells):
         w_b = mean - s * reach + (k + 1) * step
         u_b, v_b, best = local_minimum(u_a, v_a, w_b, wv, V, t1, t2, sigma2)
@@ -456,10 +458,11 @@ def follow_line(mean, wv, s, V, t1, t2, sigma2, reach, cells):  # type: ignore[n
         waiting = 1
         while waiting > 0:
             w_b, u_b, v_b = aside[0, waiting - 1], aside[1, waiting - 1], aside[2, waiting - 1]
-            if _connected(u_a, v_a, u_b, v_b, wv, V, t1, t2, sigma2) or waiting >= 60 or size >= cells + 14:
+            if _connected(u_a, v_a, u_b, v_b, wv, V, t1, t2, sigma2) or cuts >= tries or size >= cells + 14:
                 w_a, u_a, v_a = w_b, u_b, v_b
                 waiting -= 1
                 continue
+            cuts += 1
             low_w, low_u, low_v = w_a, u_a, v_a
             while True:
                 middle = 0.5 * (low_w + w_b)
@@ -545,7 +548,7 @@ def line_sums(lines, s, V, sigma2, reach, panel_rules, tolerance):  # type: igno
 
     `panel_rules` are pairs of rules for a whole line and for a panel that starts at a jump, in the order in which
     they are tried on a line; the next is taken as long as the line's weight times (mass defect + negative weight +
-    residual) exceeds `tolerance`.
+    residual) exceeds `tolerance`. Not a number if more than half of the lines would be left.
     """
     n = lines.shape[1]
     jumps = find_jumps(lines, s, V, sigma2, reach)
@@ -594,6 +597,10 @@ def line_sums(lines, s, V, sigma2, reach, panel_rules, tolerance):  # type: igno
             left += waiting[line]
         if left == 0:
             break
+    if 2 * left > n:
+        # far from any solution of interest every line has several jumps: better no number than a wait of a minute
+        sums[:] = np.nan
+        return sums, left
     nodes, weights = panel_rules[-1][1][:2]
     for line in range(n):
         if waiting[line]:

@@ -74,6 +74,7 @@ class PositionalSemantic:
     order_parameters: ClassVar[tuple[str, ...]] = ("q", "m", "theta", "V")
     starts: ClassVar[tuple[str, ...]] = ("uninformed", "positional", "semantic")
     broken: ClassVar[Mapping[str, str]] = {"positional": "m", "semantic": "theta"}
+    rule_name: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Any]] = {}
     symmetries: ClassVar[Array] = np.array([[1.0, -1.0, 1.0, 1.0], [1.0, 1.0, -1.0, 1.0]])
 
@@ -153,7 +154,7 @@ class PositionalSemantic:
             return f"the state {state.tolist()} is not finite"
         if not q > 0 or not V > 0:
             return f"q={q:.6g} and V={V:.6g} must be positive"
-        if not theta**2 < self.sigma**2 * q:
+        if not theta * theta < self.sigma**2 * q:
             return f"theta={theta:.6g} must satisfy theta^2 < sigma^2 q = {self.sigma**2 * q:.6g}"
         return ""
 

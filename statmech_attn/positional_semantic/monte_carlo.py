@@ -21,10 +21,10 @@ __all__ = ["MonteCarlo", "monte_carlo_hats"]
 
 @njit(error_model="numpy", cache=True)
 def _moments(normals, mean, slope, s, V, sigma, omega, a1, a2):  # type: ignore[no-untyped-def]
-    """First and second moments over samples of g_u, |g|^2, g.zeta, g.eta, M and loss at the minimiser."""
-    first = np.zeros(6)
-    second = np.zeros(6)
-    values = np.empty(6)
+    """First and second moments over samples of g_u, |g|^2, g.zeta, theta_hat/alpha and M."""
+    first = np.zeros(5)
+    second = np.zeros(5)
+    values = np.empty(5)
     for i in range(normals.shape[1]):
         eta_u, eta_v, zeta_u, zeta_v = normals[0, i], normals[1, i], normals[2, i], normals[3, i]
         t1, t2 = teacher_attention(sigma * eta_u, sigma * eta_v, omega, a1, a2)
@@ -36,10 +36,10 @@ def _moments(normals, mean, slope, s, V, sigma, omega, a1, a2):  # type: ignore[
         values[0] = gu
         values[1] = gu * gu + gv * gv
         values[2] = gu * zeta_u + gv * zeta_v
-        values[3] = gu * eta_u + gv * eta_v
+        # theta_hat as one number a sample, so that its two terms are not taken as independent
+        values[3] = (gu * eta_u + gv * eta_v) / sigma - slope / (sigma * s) * values[2]
         values[4] = minimum
-        values[5] = minimum - 0.5 * V * values[1]
-        for k in range(6):
+        for k in range(5):
             first[k] += values[k]
             second[k] += values[k] * values[k]
     return first, second
@@ -65,8 +65,6 @@ def monte_carlo_hats(
     hats, standard_errors : Hats
         Symmetry-odd hats of a symmetric state are zero.
     """
-    if samples < 2:
-        raise ValueError(f"samples={samples!r} must be at least 2")
     q, m, theta, V = state.tolist()
     slope = theta / model.sigma
     s = math.sqrt(q - slope**2)
@@ -79,21 +77,19 @@ def monte_carlo_hats(
         mean[0] = error[0] = 0.0
     if theta == 0:
         mean[3] = error[3] = 0.0
-    V_hat, V_error = -model.alpha * mean[2] / s, model.alpha * error[2] / s
     return (
         equations.Hats(
             q=model.alpha * mean[1],
             m=model.alpha * math.sqrt(2) * mean[0],
-            theta=model.alpha * mean[3] / model.sigma + theta * V_hat / model.sigma**2,
-            V=V_hat,
+            theta=model.alpha * mean[3],
+            V=-model.alpha * mean[2] / s,
             envelope=mean[4],
         ),
         equations.Hats(
             q=model.alpha * error[1],
             m=model.alpha * math.sqrt(2) * error[0],
-            # g.eta and g.zeta of a sample are taken as independent; exact where theta = 0
-            theta=math.hypot(model.alpha * error[3] / model.sigma, theta * V_error / model.sigma**2),
-            V=V_error,
+            theta=model.alpha * error[3],
+            V=model.alpha * error[2] / s,
             envelope=error[4],
         ),
     )
@@ -109,6 +105,15 @@ class MonteCarlo(PositionalSemantic):
     samples: int = 100_000
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("samples", 2), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name}={value!r} must be an integer, at least {least}")
+            object.__setattr__(self, name, int(value))
+
+    rule_name: ClassVar[str] = "monte_carlo"
     settings: ClassVar[Mapping[str, Any]] = {"tol": 1e-6, "accuracy": math.inf}
 
     def rules(self, accuracy: float) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ DEGREE_11 = _plane_rule(
 
 @njit(error_model="numpy", cache=True)
 def _student_first(q, m, theta, V, sigma, omega, a1, a2, nodes, weights):  # type: ignore[no-untyped-def]
-    """E (g_1 - g_2), E|g|^2, E g.xi, E g.y, E M; nodes of both planes in token coordinates."""
+    """E (g_1 - g_2), E|g|^2, E g.xi, E g.y/sqrt(rho - theta^2/q), E M; nodes in token coordinates."""
     out = np.zeros(5)
     root = math.sqrt(q)
     spread = math.sqrt(sigma * sigma - theta * theta / q)
@@ -80,6 +80,7 @@ def _student_first(q, m, theta, V, sigma, omega, a1, a2, nodes, weights):  # typ
             out[2] += w * (g1 * x1 + g2 * x2)
             out[3] += w * (g1 * nodes[j, 0] + g2 * nodes[j, 1])
             out[4] += w * minimum
+    out[3] /= spread
     return out
 
 
@@ -106,6 +107,7 @@ def _test_error(q, m, theta, sigma, omega, a1, a2, nodes, weights):  # type: ign
 class Published(PositionalSemantic):
     """The model as the authors solved it: ``solve(model, start, rule="published")``."""
 
+    rule_name: ClassVar[str] = "published"
     settings: ClassVar[Mapping[str, Any]] = {
         "method": "damped",
         "damping": 0.8,
@@ -123,7 +125,7 @@ class Published(PositionalSemantic):
         q, m, theta, V = state.tolist()
         a1, a2, _ = effective_target(self.positional_target)
         g_m, g_g, g_xi, g_y, envelope = _student_first(q, m, theta, V, self.sigma, self.omega, a1, a2, *rule)
-        theta_hat = self.alpha * g_y / math.sqrt(self.sigma**2 - theta**2 / q)
+        theta_hat = self.alpha * g_y
         return equations.Hats(
             q=self.alpha * g_g,
             m=self.alpha * g_m,

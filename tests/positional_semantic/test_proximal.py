@@ -10,6 +10,7 @@ import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from statmech_attn.positional_semantic import proximal_operator
 from statmech_attn.positional_semantic.attention import effective_target, exp, loss, loss_derivatives
@@ -43,9 +44,15 @@ def test_derivatives_equal_those_of_sympy() -> None:
         )
 
 
-def test_saturated_logits_stay_finite() -> None:
-    for u, v in ((40.0, 0.0), (1e3, 1e3), (1e3, -1e3), (1e-3, 1e6)):
-        assert np.all(np.isfinite(loss_derivatives(u, v, 0.6, 0.6, SIGMA2)))
+@pytest.mark.parametrize("scale", [30.0, 1e3, 1e6])
+def test_saturated_logits(scale: float) -> None:
+    for u, v in scale * np.random.default_rng(0).uniform(-1, 1, (500, 2)):
+        s1, s2 = expit(u * u + u * v), expit(u * u - u * v)
+        found = loss_derivatives(u, v, 0.6, 0.3, SIGMA2)
+        assert found[0] == pytest.approx(SIGMA2 * ((s1 - 0.6) ** 2 + (s2 - 0.3) ** 2), abs=1e-13)
+        assert np.all(np.isfinite(found))
+        # where it is constant in all but round-off, the loss has no slope
+        assert u * u < abs(u * v) + 40 or np.max(np.abs(found[1:])) < 1e-9
 
 
 @given(COORDINATE, COORDINATE, ATTENTION, ATTENTION)

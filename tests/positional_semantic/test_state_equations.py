@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import statmech_attn as sa
 from statmech_attn.positional_semantic import linear_baseline
 from statmech_attn.positional_semantic import state_equations as equations
+from statmech_attn.positional_semantic.attention import effective_target
 from statmech_attn.positional_semantic.rules import TABLE
 
 Reference = Callable[[str], list[dict[str, str]]]
@@ -120,20 +121,24 @@ def test_linear_baseline_against_a_fit() -> None:
     assert linear_baseline(0.5, 0.3) == pytest.approx(errors.mean(), abs=4 * errors.std() / 600)
 
 
-@pytest.mark.parametrize("alpha", [0.3, 1.24, 2.0])
 @pytest.mark.parametrize("start", ["uninformed", "positional", "semantic"])
-def test_train_loss_is_loss_plus_regulariser(alpha: float, start: str) -> None:
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(sa.PositionalSemantic(alpha, 0.3) for alpha in (0.3, 1.24, 2.0)),
+        sa.PositionalSemantic(1.5, 0.3, 0.6, 0.02, ((0.7, 0.4), (0.3, 0.6)), 1.3),
+    ],
+    ids=["0.3", "1.24", "2", "every parameter"],
+)
+def test_train_loss_is_loss_plus_regulariser(model: sa.PositionalSemantic, start: str) -> None:
     # -Phi = alpha E loss(z) + lambda/2 |Q|^2/d, an identity at a solution; E loss(z) = E M - V E|g|^2/2
-    model = sa.PositionalSemantic(alpha, 0.3)
     solution = sa.solve(model, start, tol=1e-10)
-    for level in range(3):
-        hats = model.hats(solution.state, level)
-        state = equations.prior(model, hats)
-        loss = hats.envelope * alpha - 0.5 * state[3] * hats.q + 0.5 * (state[3] - solution["V"]) * hats.q
-        direct = alpha * hats.envelope - 0.5 * solution["V"] * hats.q + 0.5 * model.regularization * state[0] / 0.25
-        if level == 1:
-            assert abs(solution.train_loss - direct) < 1e-10
-        assert math.isfinite(loss)
+    level = next(i for i in range(len(TABLE)) if model.potential(solution.state, i) == solution.train_loss)
+    hats = model.hats(solution.state, level)
+    constant = effective_target(model.positional_target)[2] * model.sigma**2 * model.omega**2
+    regulariser = 0.5 * model.regularization * solution["q"] / model.sigma**2
+    direct = model.alpha * (hats.envelope + constant) - 0.5 * solution["V"] * hats.q + regulariser
+    assert abs(solution.train_loss - direct) < 1e-10
 
 
 def test_observables_are_those_of_the_definition() -> None:
@@ -168,7 +173,6 @@ def test_small_alpha_limit() -> None:
     solution = sa.solve(sa.PositionalSemantic(1e-4, 0.3))
     assert solution["V"] == pytest.approx(25, rel=1e-2)
     assert solution["q"] < 1e-4
-    assert solution.train_loss == pytest.approx(solution.train_loss, rel=1e-9)
 
 
 def test_strong_regularization_is_ridge_regression_on_the_linearised_attention() -> None:
@@ -192,7 +196,8 @@ def test_branches_up_to_signs() -> None:
 
 def test_positional_strength_rescales_the_positional_overlap() -> None:
     # p enters only as m = Q.p_1/sqrt(d): a stronger encoding makes the positional branch win earlier
-    weak = sa.solve(sa.PositionalSemantic(0.3, 0.3, positional_strength=0.9), "positional")
+    assert sa.solve(sa.PositionalSemantic(0.3, 0.3, positional_strength=0.6), "positional").status.kind == "absent"
+    weak = sa.solve(sa.PositionalSemantic(0.3, 0.3, positional_strength=0.8), "positional")
     strong = sa.solve(sa.PositionalSemantic(0.3, 0.3, positional_strength=1.2), "positional")
     assert strong.require().train_loss < weak.require().train_loss
 
@@ -276,6 +281,8 @@ def test_bad_parameters(parameters: dict[str, Any], error: type[Exception], mess
 def test_infeasible_start() -> None:
     with pytest.raises(ValueError, match=r"theta=0.5 must satisfy theta\^2 < sigma\^2 q = 0.025"):
         sa.solve(sa.PositionalSemantic(1.0), {"q": 0.1, "m": 0.0, "theta": 0.5, "V": 10.0})
+    with pytest.raises(ValueError, match=r"theta=1e\+200 must satisfy"):
+        sa.solve(sa.PositionalSemantic(1.0), {"q": 0.1, "m": 0.0, "theta": 1e200, "V": 10.0})
     with pytest.raises(ValueError, match=r"q=-0\.1 and V=10 must be positive"):
         sa.solve(sa.PositionalSemantic(1.0), {"q": -0.1, "m": 0.0, "theta": 0.0, "V": 10.0})
 
@@ -284,3 +291,18 @@ def test_rules_grow() -> None:
     assert [row[0] for row in TABLE] == sorted((row[0] for row in TABLE), reverse=True)
     for column in range(1, 6):
         assert [row[column] for row in TABLE] == sorted(row[column] for row in TABLE)
+
+
+def test_a_start_at_the_bound_ends_in_a_status() -> None:
+    # a difference step from here leaves the feasible set
+    start = {"q": 0.1, "m": 0.0, "theta": 0.5 * math.sqrt(0.1) * (1 - 1e-9), "V": 10.0}
+    solution = sa.solve(sa.PositionalSemantic(1.24, 0.3), start, max_iterations=0)
+    assert solution.status.kind == "iteration limit"
+    assert math.isnan(solution.quadrature_error)
+
+
+def test_infeasible_published_start_ends_in_a_status() -> None:
+    # the authors' semantic start has theta = .35, above the bound at small sigma
+    solution = sa.solve(sa.PositionalSemantic(1.24, 0.3, sigma=0.05), "semantic", rule="published", method="damped")
+    assert solution.status.kind == "infeasible"
+    assert math.isinf(solution.residual)
