@@ -136,24 +136,27 @@ def node_at(system: System, y: Array, residual: float, along: Array, step: float
     return Node(y, tangent * scale, slopes, detail, step, length, residual)
 
 
-def cubic(a: Node, b: Node, u: float) -> Array:
+def cubic(system: System, a: Node, b: Node, u: float) -> Array:
     """The cubic with the points and tangents of a at u = 0 and b at u = 1."""
-    h = b.length
+    scale = system.scale(b.y)  # one scale for both, or their tangents would belong to different parametrisations
+    h = float(np.linalg.norm((b.y - a.y) / scale))
+    slope_a = h * a.tangent / np.linalg.norm(a.tangent / scale)
+    slope_b = h * b.tangent
     result: Array = (
         (1 + 2 * u) * (1 - u) ** 2 * a.y
         + u * u * (3 - 2 * u) * b.y
-        + h * u * (1 - u) ** 2 * a.tangent
-        + h * u * u * (u - 1) * b.tangent
+        + u * (1 - u) ** 2 * slope_a
+        + u * u * (u - 1) * slope_b
     )
     return result
 
 
-def predict(nodes: Sequence[Node], h: float) -> Array:
+def predict(system: System, nodes: Sequence[Node], h: float) -> Array:
     """The point at distance h beyond the last node."""
     last = nodes[-1]
-    if len(nodes) == 1 or last.length == 0:
+    if len(nodes) == 1:
         return last.y + h * last.tangent
-    return cubic(nodes[-2], last, 1 + h / last.length)
+    return cubic(system, nodes[-2], last, 1 + h / distance(system, last.y, nodes[-2].y))
 
 
 def crossed(system: System, node: Node, y: Array) -> Wall | None:
@@ -172,7 +175,7 @@ def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: flo
     unit = last.tangent / scale
     h = min(last.step, maximum_step)
     while h >= SMALLEST_STEP:
-        guess = predict(nodes, h)
+        guess = predict(system, nodes, h)
         wall = crossed(system, last, guess)
         if wall is not None and last.y[wall.index] == wall.value:
             return None, wall.sentence
@@ -186,9 +189,9 @@ def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: flo
             # the nearest place where the prediction meets the wall
 
             def beyond(s: float, wall: Wall = wall) -> float:
-                return float(predict(nodes, s)[wall.index] - wall.value)
+                return float(predict(system, nodes, s)[wall.index] - wall.value)
 
-            guess = predict(nodes, brentq(beyond, 0.0, h)) if beyond(0.0) * beyond(h) < 0 else guess
+            guess = predict(system, nodes, brentq(beyond, 0.0, h)) if beyond(0.0) * beyond(h) < 0 else guess
         if wall is not None:
             found = land(system, guess, wall.index, wall.value, last.slopes, tol)
             if found is not None and crossed(system, last, found[0]) not in (None, wall):
@@ -210,7 +213,7 @@ def between(system: System, a: Node, b: Node, u: float, tol: float) -> tuple[Arr
     """The point of the curve at a fraction u of the way from a to b."""
     scale = system.scale(a.y)
     chord = (b.y - a.y) / scale
-    plane = cubic(a, b, u), chord / np.linalg.norm(chord), a.slopes, scale
+    plane = cubic(system, a, b, u), chord / np.linalg.norm(chord), a.slopes, scale
     # sharper than a row where the equations allow it: an event depends on the state
     return correct(system, *plane, 0.01 * tol) or correct(system, *plane, tol)
 
@@ -607,9 +610,9 @@ def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], to
         for value in sorted(inside, reverse=bool(a.y[-1] > b.y[-1])):
 
             def beyond(u: float, value: float = value, a: Node = a, b: Node = b) -> float:
-                return float(cubic(a, b, u)[-1] - value)
+                return float(cubic(system, a, b, u)[-1] - value)
 
-            found = land(system, cubic(a, b, brentq(beyond, 0.0, 1.0)), a.y.size - 1, value, a.slopes, tol)
+            found = land(system, cubic(system, a, b, brentq(beyond, 0.0, 1.0)), a.y.size - 1, value, a.slopes, tol)
             if found is None:
                 log.warning("no row at the requested value %g, near a point where the branch turns", value)
                 continue
