@@ -24,10 +24,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from statmech_attn import store
 from statmech_attn.events import Event, Fold, SymmetryBreaking, Transition
 from statmech_attn.fixed_point import solve
-from statmech_attn.stability import AMPLITUDE, Stability, blocks, odd_slope, stability_of
+from statmech_attn.linear_stability import AMPLITUDE, Stability, blocks, odd_slope, stability_of
+from statmech_attn.registry import theory_class
+from statmech_attn.store import read_archive, write_archive
 from statmech_attn.theory import Array, ConvergenceError, Solution, Theory, parameters_of, replace
 
 __all__ = ["Branch", "Row", "load_branch", "locate", "trace"]
@@ -39,8 +40,6 @@ WIDTH = 5e-4
 #: Distance between predicted and corrected point that the step length aims at.
 TARGET = 3e-3
 SMALLEST_STEP = 1e-6
-#: Of the files written here.
-VERSION = 1
 
 
 class Wall(NamedTuple):
@@ -589,7 +588,7 @@ class Branch:
         }
         arrays = {f"observable_{n}": getattr(self, n) for n in self.rows[0].observables}
         arrays |= {"state": self.state, "quadrature_error": self.quadrature_error, **_packed(self.nodes, "")}
-        store.save_arrays(path, "branch", VERSION, header, arrays)
+        write_archive(path, "branch", header, arrays)
 
     def __str__(self) -> str:
         lines = [
@@ -645,36 +644,32 @@ def _save_walks(
 ) -> None:
     header = {"key": key, "ends": [end for _, end in walks], "evaluations": count}
     arrays = {k: v for i, (nodes, _) in enumerate(walks) for k, v in _packed(nodes, f"{i}_").items()}
-    store.save_arrays(path, "walk", VERSION, header, arrays)
+    write_archive(path, "walk", header, arrays)
 
 
 def _load_walks(path: str | os.PathLike[str], key: Mapping[str, Any]) -> tuple[list[tuple[list[Node], str]], int]:
-    header, arrays = store.load_arrays(path, "walk", VERSION)
+    header, arrays = read_archive(path, "walk")
     differ = [f"{k}: {header['key'].get(k)!r} there, {v!r} here" for k, v in key.items() if header["key"].get(k) != v]
     if differ:
         raise ValueError(f"checkpoint={str(path)!r} belongs to another walk ({'; '.join(differ)})")
     return [(_unpacked(arrays, f"{i}_"), header["ends"][i]) for i in range(2)], header["evaluations"]
 
 
-def load_branch(path: str | os.PathLike[str], theory: Theory) -> Branch:
+def load_branch(path: str | os.PathLike[str]) -> Branch:
     """Read a branch.
 
     Parameters
     ----------
     path : path
         Written by :meth:`Branch.save`.
-    theory : Theory
-        Any instance of the same model; its parameters are taken from the file.
 
     Raises
     ------
     ValueError
         If the file is damaged or holds something else.
     """
-    header, arrays = store.load_arrays(path, "branch", VERSION)
-    if header["theory"] != theory.name:
-        raise ValueError(f"path={str(path)!r} holds a branch of {header['theory']}, not of {theory.name}")
-    theory, name = replace(theory, **header["parameters"]), header["parameter"]
+    header, arrays = read_archive(path, "branch")
+    theory, name = theory_class(header["theory"])(**header["parameters"]), header["parameter"]
     nodes = _unpacked(arrays, "")
     rows = []
     for k, node in enumerate(nodes):

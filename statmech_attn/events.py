@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from statmech_attn.fixed_point import jacobian
-from statmech_attn.stability import blocks, rate_of
+from statmech_attn.linear_stability import blocks, rate_of
 from statmech_attn.theory import Array, Theory
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ class Fold:
     name: str = "fold"
 
     def sign(self, row: Row) -> float:
-        """Direction in which the parameter changes."""
-        return float(row.tangent[-1])
+        """Direction in which the parameter changes; nan where it stands still by symmetry, as at a pitchfork."""
+        still = abs(row.tangent[-1]) <= 1e-12 * np.max(np.abs(row.tangent))
+        return np.nan if still else float(row.tangent[-1])
 
     def equation(self, row: Row, F: Callable[[Array], Array]) -> float:
         """det(1 - F') among the order parameters that keep the symmetries of the state."""

@@ -125,13 +125,13 @@ def _anderson(run: _Run) -> None:
         scale = run.F.theory.scale(x)
         memory = [*memory, (x, run.image)][-(x.size + 1) :]
         residual = run.image - x
-        step = mixing * residual
+        step: Array = np.asarray(mixing * residual)
         if len(memory) > 1:
             states = np.array([s for s, _ in memory])
             dx = np.diff(states, axis=0).T
             dr = np.diff(np.array([i for _, i in memory]) - states, axis=0).T
             weights = np.linalg.lstsq(dr / scale[:, None], residual / scale, rcond=1e-10)[0]
-            step = step - (dx + mixing * dr) @ weights
+            step = np.asarray(step - (dx + mixing * dr) @ weights)
         longest = float(np.max(np.abs(step) / scale))
         if not run.move(step * min(1.0, 0.5 / longest) if longest > 0 else mixing * residual):
             return
@@ -274,7 +274,7 @@ def _off_symmetric(theory: Theory, rule: Any, symmetric: Array, i: int) -> tuple
 
 
 def _reach(theory: Theory, start: str, rule: Any, callback: Callback | None) -> tuple[Array, int, str, str]:
-    """A state on (or near) the branch of a named start under a coarse rule: state, evaluations, status kind, sentence."""
+    """A state near the branch of a named start, under a coarse rule: state, evaluations, status kind and sentence."""
     F = _Equations(theory, rule)
     run = _iterate(F, theory.initial(start), "anderson", 1e-4, 60, callback)
     if start not in theory.broken:
@@ -468,15 +468,14 @@ def _errors(theory: Theory, run: _Run, rules: tuple[Any, ...], level: int, coars
     """
     state, image = run.state, run.image
     unknown = np.full(state.size, math.nan)
-    if not math.isfinite(run.residual):
+    if not math.isfinite(run.residual) or (len(rules) == 1 and rules[0] is not None):
         return unknown, math.nan, 0
     F = _Equations(theory, coarse)
     active = _active(theory, state)
     inverse = np.linalg.pinv(np.eye(state.size) - jacobian(F, state, theory))
     residual_part = np.abs(inverse @ (image - state)) * active
     if len(rules) == 1:
-        exact = rules[0] is None
-        return (residual_part if exact else unknown), (0.0 if exact else math.nan), F.count
+        return residual_part, 0.0, F.count
     other = theory.update(state, rules[level + 1] if level + 1 < len(rules) else rules[level - 1])
     part = np.abs(inverse @ (other - image)) * active
     return residual_part + part, float(np.max(part / theory.scale(state))), F.count + 1

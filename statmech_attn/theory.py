@@ -45,8 +45,8 @@ class Theory(Protocol):
         """Quadrature rules, from the one meant for a relative `accuracy` to the finest; (None,) if all is exact."""
         ...
 
-    def under(self, rule: str) -> Theory:
-        """The same equations under another, named rule (an independent check); ValueError lists the known names."""
+    def under(self, rule: str, **options: Any) -> Theory:
+        """The same equations under another, named rule (an independent check); ValueError lists the names."""
         ...
 
     def update(self, state: Array, rule: Any) -> Array:

@@ -16,9 +16,9 @@ import math
 from numba import njit, types
 from numba.extending import intrinsic
 
-from statmech_attn.theory import Array
-
 __all__ = ["effective_target", "loss", "loss_derivatives", "teacher_attention"]
+
+Target = tuple[tuple[float, float], tuple[float, float]]
 
 # contract, arcp, nsz keep NaN and infinity intact; they let LLVM use fused multiply-add and vectorise selects.
 FAST = {"contract", "arcp", "nsz"}
@@ -67,7 +67,7 @@ def exp(x):  # type: ignore[no-untyped-def]
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    return p * _from_bits((_bits(shifted) << 52) + 4607182418800017408)
+    return p * _from_bits((_bits(shifted) << 52) + 4607182418800017408)  # type: ignore[call-arg]
 
 
 @njit(error_model="numpy", fastmath=FAST, inline="always")
@@ -117,7 +117,7 @@ def loss(u, v, t1, t2, sigma2):  # type: ignore[no-untyped-def]
     return sigma2 * ((s1 - t1) ** 2 + (s2 - t2) ** 2)
 
 
-def effective_target(target: Array) -> tuple[float, float, float]:
+def effective_target(target: Target) -> tuple[float, float, float]:
     """Diagonal (a1, a2) of the equivalent row-stochastic target, and the constant it leaves per sigma^2 omega^2.
 
     Row 1 of S - T has entries e and -e - r with r the row's excess over one, so its squared norm is

@@ -92,9 +92,7 @@ def teacher_grid(n, reach, quadrants, V, sigma2, omega, a1, a2):  # type: ignore
                     t1, t2 = teacher_attention(sigma * eta_u, sigma * eta_v, omega, a1, a2)
                     out[0, size] = eta_u
                     out[1, size] = eta_v
-                    out[2, size] = (
-                        weights[j] * width * weights[i] * math.exp(-0.5 * (eta_u * eta_u + eta_v * eta_v))
-                    )
+                    out[2, size] = weights[j] * width * weights[i] * math.exp(-0.5 * (eta_u * eta_u + eta_v * eta_v))
                     out[3, size] = t1
                     out[4, size] = t2
                     size += 1
@@ -205,12 +203,7 @@ def _panel_lanes(S, V, sigma2, s, nodes, weights, extrapolation, corrections):  
         c2 = extrapolation[k, 2]
         c3 = extrapolation[k, 3]
         for i in range(LANES):
-            v = (
-                c0 * S[V0 * LANES + i]
-                + c1 * S[V1 * LANES + i]
-                + c2 * S[V2 * LANES + i]
-                + c3 * S[V3 * LANES + i]
-            )
+            v = c0 * S[V0 * LANES + i] + c1 * S[V1 * LANES + i] + c2 * S[V2 * LANES + i] + c3 * S[V3 * LANES + i]
             S[V3 * LANES + i] = S[V2 * LANES + i]
             S[V2 * LANES + i] = S[V1 * LANES + i]
             S[V1 * LANES + i] = S[V0 * LANES + i]
@@ -303,7 +296,9 @@ def line_table(teacher, zeta_nodes, zeta_weights, mean, slope, s, V, sigma2, neg
             shift = -stiffness * difference * wv / (32.0 * quartic)
             shift = min(max(shift, -0.5), 0.5)
             lines[EXCESS, size] = excess + 12.0 * quartic * shift * shift
-            lines[CENTRE, size] = -stiffness * (0.5 * difference * wv + shift * (excess + 8.0 * quartic * shift * shift))
+            lines[CENTRE, size] = -stiffness * (
+                0.5 * difference * wv + shift * (excess + 8.0 * quartic * shift * shift)
+            )
             lines[SHIFT, size] = shift
             lines[QUARTIC, size] = quartic
             size += 1
@@ -396,7 +391,9 @@ def _integrate_panels(lines, index, sign, begin, sums, s, V, sigma2, reach, rule
             S[V_HIGH * LANES + i] = v
             if math.isnan(begin[0, p]):
                 inside = True
-                u, v = _end_guess(mu - s * reach - centre, wv, difference, excess, shift, lines[QUARTIC, line], stiffness)
+                u, v = _end_guess(
+                    mu - s * reach - centre, wv, difference, excess, shift, lines[QUARTIC, line], stiffness
+                )
                 S[U_LOW * LANES + i] = u
                 S[V_LOW * LANES + i] = v
             else:
@@ -470,11 +467,8 @@ def follow_line(mean, wv, s, V, t1, t2, sigma2, reach, cells):  # type: ignore[n
                     break
                 ul, vl, left = local_minimum(low_u, low_v, middle, wv, V, t1, t2, sigma2)
                 ur, vr, right = local_minimum(u_b, v_b, middle, wv, V, t1, t2, sigma2)
-                if abs(ul - ur) + abs(vl - vr) < 1e-9:
-                    to_left = abs(ul - low_u) < abs(ul - u_b)
-                else:
-                    to_left = left < right
-                if to_left:
+                merged = abs(ul - ur) + abs(vl - vr) < 1e-9
+                if abs(ul - low_u) < abs(ul - u_b) if merged else left < right:
                     low_w, low_u, low_v = middle, ul, vl
                 else:
                     w_b, u_b, v_b = middle, ur, vr
@@ -604,8 +598,18 @@ def line_sums(lines, s, V, sigma2, reach, panel_rules, tolerance):  # type: igno
     for line in range(n):
         if waiting[line]:
             sums[:, line] = line_integral(
-                lines[LINE_MEAN, line], lines[LINE_WV, line], s, V, lines[LINE_T1, line], lines[LINE_T2, line],
-                sigma2, reach, nodes, weights, 2, 24,
+                lines[LINE_MEAN, line],
+                lines[LINE_WV, line],
+                s,
+                V,
+                lines[LINE_T1, line],
+                lines[LINE_T2, line],
+                sigma2,
+                reach,
+                nodes,
+                weights,
+                2,
+                24,
             )
     return sums, left
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,22 +77,16 @@ class PositionalSemantic:
     symmetries: ClassVar[Array] = np.array([[1.0, -1.0, 1.0, 1.0], [1.0, 1.0, -1.0, 1.0]])
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("alpha", 0.0, math.inf),
-            ("omega", None, None),
-            ("sigma", 0.0, math.inf),
-            ("regularization", 0.0, math.inf),
-            ("positional_strength", 0.0, math.inf),
-        ):
+        for name in ("alpha", "omega", "sigma", "regularization", "positional_strength"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
                 raise TypeError(f"{name}={value!r} must be a real number")
-            object.__setattr__(self, name, float(value))
-            if low is None:
+            if name == "omega":
                 if not 0 <= value <= 1:
-                    raise ValueError(f"{name}={value!r} must lie in [0, 1]")
-            elif not low < value < high:
+                    raise ValueError(f"omega={value!r} must lie in [0, 1]")
+            elif not 0 < value < math.inf:
                 raise ValueError(f"{name}={value!r} must be positive and finite")
+            object.__setattr__(self, name, float(value))
         try:
             target = np.asarray(self.positional_target, dtype=np.float64)
         except (TypeError, ValueError):
@@ -107,15 +101,18 @@ class PositionalSemantic:
         """Rows of :data:`.rules.TABLE` from the one meant for `accuracy` to the finest."""
         return rules_for(accuracy)
 
-    def under(self, rule: str) -> Theory:
-        """The model under ``"published"`` (the authors' nodes and iteration) or ``"monte_carlo"`` integrals."""
+    def under(self, rule: str, **options: Any) -> Theory:
+        """The model under ``"published"`` (the authors' nodes and iteration) or ``"monte_carlo"`` integrals.
+
+        Options of the latter: `samples`, `seed`.
+        """
         from statmech_attn.positional_semantic.monte_carlo import MonteCarlo
         from statmech_attn.positional_semantic.published import Published
 
         known: dict[str, type[PositionalSemantic]] = {"published": Published, "monte_carlo": MonteCarlo}
         if rule not in known:
             raise ValueError(f"rule={rule!r} is not one of {', '.join(known)}")
-        return known[rule](**{name: getattr(self, name) for name in self.__dataclass_fields__})
+        return known[rule](**{f.name: getattr(self, f.name) for f in fields(PositionalSemantic)}, **options)
 
     def hats(self, state: Array, rule: Any) -> equations.Hats:
         """Conjugate order parameters of a feasible state."""
@@ -165,7 +162,7 @@ class PositionalSemantic:
         return np.array([q, root, self.sigma * root, V])
 
     def initial(self, start: str) -> Array:
-        """Of the order of the states at moderate alpha; m or theta of the order of its bound where it is to be broken."""
+        """Of the order of the states at moderate alpha, with m or theta of the order of its bound if it is broken."""
         s2 = self.sigma**2
         q = 0.2 * s2
         state = np.array([q, 0.0, 0.0, 0.7 * s2 / self.regularization])

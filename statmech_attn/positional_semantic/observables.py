@@ -46,7 +46,7 @@ def mean_loss(
 
 
 def linear_baseline(sigma: float, omega: float) -> float:
-    r"""Smallest test error of a linear layer, :math:`\epsilon^{lin}_g=\frac12\mathbb E\,\mathrm{tr}(T-\mathbb ET)\bar\Sigma(T-\mathbb ET)^\top`.
+    r"""Smallest test error of a linear layer, half of E tr (T - E T) Sigma (T - E T)^T.
 
     Half the mean squared error, as every error of this package. The fixed part of the target is linear, so only the
     teacher's softmax counts: :math:`\epsilon=\sigma^2(1-\omega)^2(\mathrm{Var}\,S_{11}+\mathrm{Var}\,S_{22})`.

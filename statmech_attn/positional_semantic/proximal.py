@@ -35,15 +35,16 @@ def local_minimum(u, v, wu, wv, V, t1, t2, sigma2):  # type: ignore[no-untyped-d
         a = luu + 1.0 / V
         c = lvv + 1.0 / V
         smallest = 0.5 * (a + c) - math.sqrt(0.25 * (a - c) ** 2 + luv * luv)
-        floor = 1e-6 / V
+        floor = 0.015 / V
         if smallest < floor:
-            a += 0.05 / V - smallest
-            c += 0.05 / V - smallest
+            a += floor - smallest
+            c += floor - smallest
         determinant = a * c - luv * luv
         du = -(c * gu - luv * gv) / determinant
         dv = -(a * gv - luv * gu) / determinant
         gain = -0.5 * (gu * du + gv * dv)
-        step = 1.0
+        # long steps would leave the basin of attraction
+        step = min(1.0, 0.5 / (1e-300 + math.sqrt(du * du + dv * dv)))
         if gain <= 1e-13 * value:
             plain += 1
         while True:
@@ -118,9 +119,7 @@ def proximal_operator(omega: Array, V: float, target: Array, sigma: float = 0.5)
     points = np.atleast_2d(np.asarray(omega, dtype=np.float64))
     targets = np.atleast_2d(np.asarray(target, dtype=np.float64))
     if points.ndim != 2 or points.shape[1] != 2 or targets.shape != points.shape:
-        raise ValueError(
-            f"omega and target must both have shape (n, 2), got {points.shape} and {targets.shape}"
-        )
+        raise ValueError(f"omega and target must both have shape (n, 2), got {points.shape} and {targets.shape}")
     if not (V > 0 and sigma > 0):
         raise ValueError(f"V={V} and sigma={sigma} must be positive")
     wu = (points[:, 0] - points[:, 1]) / math.sqrt(2)

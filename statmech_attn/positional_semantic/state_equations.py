@@ -72,9 +72,7 @@ def channel(model: PositionalSemantic, state: Array, level: int) -> Channel:
     quadrants = 2 if m != 0 and theta != 0 else 1
     if a1 != a2 and model.omega > 0:
         quadrants *= 2
-    out = channel_averages(
-        m, theta, q, V, model.sigma**2, model.omega, a1, a2, quadrants, channel_rule(level)
-    )
+    out = channel_averages(m, theta, q, V, model.sigma**2, model.omega, a1, a2, quadrants, channel_rule(level))
     if m == 0:
         out[0] = 0.0
     if theta == 0:

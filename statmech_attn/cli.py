@@ -1,0 +1,177 @@
+"""Command line: ``statmech-attn solve``.
+
+Exit codes: 0 done, 1 a numerical failure (its sentence on standard error), 2 wrong usage.
+Compiled code is imported only by the commands that need it, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import io
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from statmech_attn import __version__
+
+if TYPE_CHECKING:
+    from statmech_attn.theory import Solution, Theory
+
+__all__ = ["main"]
+
+THEORY_NAMES = ("positional-semantic",)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit code."""
+    logging.basicConfig(format="%(message)s")
+    parser = argparse.ArgumentParser(
+        prog="statmech-attn", description="Statistical mechanics of attention.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    _add_solve(commands)
+    arguments = parser.parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except (ValueError, TypeError, OSError) as error:
+        print(f"statmech-attn: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    return code
+
+
+def add_theory_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+    """Options for the parameters of a named theory."""
+    if name == "positional-semantic":
+        parser.add_argument("--alpha", type=float, required=True, help="samples per dimension, n/d")
+        parser.add_argument("--omega", type=float, default=0.0, help="share of the positional target (default 0)")
+        parser.add_argument("--sigma", type=float, default=0.5, help="standard deviation of the tokens (default 0.5)")
+        parser.add_argument("--regularization", type=float, default=0.01, help="l2 penalty lambda (default 0.01)")
+        parser.add_argument(
+            "--positional-target", type=float, nargs=4, default=[0.6, 0.4, 0.4, 0.6], metavar="A",
+            help="positional attention A11 A12 A21 A22 (default .6 .4 .4 .6)",
+        )  # fmt: skip
+        parser.add_argument("--positional-strength", type=float, default=1.0, help="norm of p_l (default 1)")
+
+
+def theory_from(arguments: argparse.Namespace) -> Any:
+    """The theory that the options describe."""
+    from statmech_attn.registry import theory_class
+
+    cls = theory_class(arguments.theory)
+    values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if "positional_target" in values:
+        a = values["positional_target"]
+        values["positional_target"] = ((a[0], a[1]), (a[2], a[3]))
+    return cls(**values)
+
+
+def _add_solve(commands: Any) -> None:
+    solve = commands.add_parser("solve", help="solve the state equations on every branch")
+    theories = solve.add_subparsers(dest="theory", required=True, metavar="theory")
+    for name in THEORY_NAMES:
+        parser = theories.add_parser(name, help=f"the {name} model", allow_abbrev=False)
+        add_theory_arguments(parser, name)
+        parser.add_argument("--start", help="one branch only (default: all)")
+        parser.add_argument("--tol", type=float, default=1e-8, help="bound on the undamped residual (default 1e-8)")
+        parser.add_argument("--accuracy", type=float, default=1e-5, help="bound on the quadrature error (default 1e-5)")
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true", help="print JSON")
+        form.add_argument("--csv", action="store_true", help="print CSV")
+        parser.add_argument("--plot", metavar="FILE", help="draw the order parameters against alpha")
+        parser.set_defaults(run=_solve)
+
+
+def _solve(arguments: argparse.Namespace) -> int:
+    from statmech_attn.fixed_point import solve
+
+    theory = theory_from(arguments)
+    starts = [arguments.start] if arguments.start else theory.starts
+    solutions = [solve(theory, start, tol=arguments.tol, accuracy=arguments.accuracy) for start in starts]
+    print(_json(theory, solutions) if arguments.json else (_csv if arguments.csv else _table)(theory, solutions))
+    if arguments.plot:
+        from statmech_attn.plotting import save_order_parameters
+
+        save_order_parameters(theory, arguments.plot)
+        print(f"wrote {arguments.plot}", file=sys.stderr)
+    # that a branch does not exist here is an answer, unless it was the one asked for
+    fine = ("converged",) if arguments.start else ("converged", "absent")
+    failed = [s for s in solutions if s.status.kind not in fine]
+    for solution in failed:
+        print(f"statmech-attn: start {solution.start}: {solution.status}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def equilibrium(solutions: Sequence[Solution]) -> Solution | None:
+    """The converged solution of smallest potential."""
+    converged = [s for s in solutions if s.converged]
+    return min(converged, key=lambda s: s.train_loss, default=None)
+
+
+COLUMNS = ("train_loss", "test_error", "linear_baseline", "replicon", "jump_weight")
+
+
+def _rows(theory: Theory, solutions: Sequence[Solution]) -> list[dict[str, Any]]:
+    best = equilibrium(solutions)
+    return [
+        {
+            "start": s.start,
+            "branch": s.branch,
+            "equilibrium": s is best,
+            **{name: s[name] for name in theory.order_parameters},
+            **{f"{name}_error": float(e) for name, e in zip(theory.order_parameters, s.errors, strict=True)},
+            **{name: s.observables[name] for name in COLUMNS if name in s.observables},
+            "residual": s.residual,
+            "quadrature_error": s.quadrature_error,
+            "status": s.status.kind,
+        }
+        for s in solutions
+    ]
+
+
+def _json(theory: Theory, solutions: Sequence[Solution]) -> str:
+    best = equilibrium(solutions)
+    return json.dumps([s.to_dict() | {"equilibrium": s is best} for s in solutions], indent=1)
+
+
+def _csv(theory: Theory, solutions: Sequence[Solution]) -> str:
+    rows = _rows(theory, solutions)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().rstrip("\n")
+
+
+def _table(theory: Theory, solutions: Sequence[Solution]) -> str:
+    """A row for every branch; * marks the equilibrium, errors stand below in parentheses' digits."""
+    names = theory.order_parameters
+    head = ["branch", *names, "train_loss", "test_error", "residual", "quadrature"]
+    best = equilibrium(solutions)
+    rows = []
+    remarks = []
+    for s in solutions:
+        if s.status.kind == "absent":
+            remarks.append(f"{s.start}: {s.status}")
+            continue
+        rows.append(
+            [("* " if s is best else "  ") + s.start]
+            + [f"{s[n]:.6g}" for n in names]
+            + [f"{s.train_loss:.7g}", f"{s.test_error:.6g}", f"{s.residual:.0e}", f"{s.quadrature_error:.0e}"]
+        )
+        if not s.converged:
+            remarks.append(f"{s.start}: {s.status}")
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = ["  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+             for row in [head, *rows]]  # fmt: skip
+    baseline = next((s.linear_baseline for s in solutions if "linear_baseline" in s.observables), None)
+    if baseline is not None:
+        lines += ["", f"linear layer: test error {baseline:.6g}   (test errors are half the mean squared error)"]
+    lines.append("*: equilibrium, the smallest training loss.  quadrature: relative error of the order parameters")
+    return "\n".join([str(theory), "", *lines, *remarks])
