@@ -1,13 +1,7 @@
-r"""Follow a branch of solutions x = F(x; p) in a parameter p, through folds, by pseudo-arclength continuation.
+r"""Follow a branch of solutions x = F(x; p) in a parameter p, through folds, from pitchfork to pitchfork.
 
-The curve is parametrised by its length in the scaled coordinates (x/scale(x), p/(high - low)). A step predicts by the
-cubic that continues the last two points and their tangents, and corrects on the plane normal to the tangent (Keller
-1977) by chord steps with Broyden updates of the slopes, taken afresh at every accepted point by one-sided differences
-under the cheapest rule. The same slopes give the stability of the row.
-
-Symmetries. Order parameters that a symmetry keeps at zero are left out. An order parameter x_i that breaks one obeys
-F_i(x)/x_i = 1 instead of F_i(x) = x_i: the symmetric solution is divided out, and the point x_i = 0 where the branch is
-born at a pitchfork is a regular point of the curve, where the walk lands and stops.
+The method is that of :mod:`.arclength`, the equations those of :mod:`.curve`. The slopes taken at every row give its
+stability, and its tangent and stability announce the events of :mod:`.events`, which are then located on the curve.
 """
 
 from __future__ import annotations
@@ -19,450 +13,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
+from statmech_attn.arclength import (
+    SMALLEST_STEP,
+    Node,
+    at_values,
+    joined,
+    land,
+    node_at,
+    packed,
+    unpacked,
+    walk,
+    zero_between,
+)
+from statmech_attn.curve import Curve, Row, position
 from statmech_attn.events import Event, Fold, SymmetryBreaking, Transition
 from statmech_attn.fixed_point import solve
-from statmech_attn.linear_stability import AMPLITUDE, Stability, blocks, odd_slope, stability_of
+from statmech_attn.linear_stability import Stability, blocks
 from statmech_attn.registry import theory_class
 from statmech_attn.store import read_archive, write_archive
 from statmech_attn.theory import Array, ConvergenceError, Solution, Theory, parameters_of, replace
 
-__all__ = ["Branch", "Row", "load_branch", "locate", "trace"]
+__all__ = ["Branch", "load_branch", "locate", "trace"]
 
 log = logging.getLogger(__name__)
-
-#: Relative width of the one-sided differences that give slopes for the corrector.
-WIDTH = 5e-4
-#: Distance between predicted and corrected point that the step length aims at.
-TARGET = 3e-3
-SMALLEST_STEP = 1e-6
-
-
-class Wall(NamedTuple):
-    """A coordinate that must stay on its side of a value: a walk that would cross lands there, ending with the sentence."""
-
-    index: int
-    value: float
-    #: +1 above, -1 below, 0 where the walk begins.
-    side: int
-    sentence: str
-
-
-class System(Protocol):
-    """N equations in N + 1 coordinates y, whose solutions are a curve."""
-
-    walls: tuple[Wall, ...]
-
-    def residual(self, y: Array) -> Array:
-        """(N,) equations in units of the scale, nan where y is infeasible."""
-        ...
-
-    def scale(self, y: Array) -> Array:
-        """(N + 1,) units of length of the coordinates."""
-        ...
-
-    def linearise(self, y: Array) -> tuple[Array, Array]:
-        """(N, N + 1) derivatives of the residual in scaled coordinates, and whatever else is to be kept of them."""
-        ...
-
-
-class Node(NamedTuple):
-    """A point of a curve, and all that the walk beyond it depends on (with the point before)."""
-
-    y: Array
-    #: dy/ds, of unit length in scaled coordinates.
-    tangent: Array
-    slopes: Array
-    #: What else :meth:`System.linearise` gave; for states F'.
-    detail: Array
-    #: Next step to try, and distance from the point before.
-    step: float
-    length: float
-    residual: float
-
-
-# ---- the numerical method: knows nothing of theories
-
-
-def correct(
-    system: System, guess: Array, normal: Array, slopes: Array, scale: Array, tol: float, limit: int = 7
-) -> tuple[Array, float] | None:
-    """The point of the curve on the plane through `guess` with the given normal, and its residual; None if not found."""
-    matrix = np.vstack([slopes, normal])
-    y = guess
-    r = system.residual(y)
-    first = float(np.max(np.abs(r), initial=0.0))
-    for _ in range(limit):
-        size = float(np.max(np.abs(r), initial=0.0))
-        if not size <= max(10 * first, tol):
-            return None
-        if size <= tol:
-            return y, size
-        try:
-            step = -np.linalg.solve(matrix, np.append(r, 0.0))
-        except np.linalg.LinAlgError:
-            return None
-        y = y + step * scale
-        r = system.residual(y)
-        matrix[:-1] += np.outer(r, step) / (step @ step)
-    size = float(np.max(np.abs(r), initial=0.0))
-    return (y, size) if size <= tol else None
-
-
-def land(system: System, guess: Array, index: int, value: float, slopes: Array, tol: float) -> tuple[Array, float] | None:
-    """The point of the curve near `guess` where one coordinate has exactly a value."""
-    guess = guess.copy()
-    guess[index] = value
-    normal = np.zeros(guess.size)
-    normal[index] = 1.0
-    found = correct(system, guess, normal, slopes, system.scale(guess), tol)
-    if found is not None:
-        found[0][index] = value  # the linear solve keeps it to round-off
-    return found
-
-
-def node_at(system: System, y: Array, residual: float, along: Array, step: float, length: float) -> Node:
-    """A point with its slopes and tangent, oriented along a direction."""
-    slopes, detail = system.linearise(y)
-    scale = system.scale(y)
-    tangent = np.linalg.svd(slopes)[2][-1] if len(slopes) else np.ones(1)
-    if tangent @ (along / scale) < 0:
-        tangent = -tangent
-    return Node(y, tangent * scale, slopes, detail, step, length, residual)
-
-
-def cubic(system: System, a: Node, b: Node, u: float) -> Array:
-    """The cubic with the points and tangents of a at u = 0 and b at u = 1."""
-    scale = system.scale(b.y)  # one scale for both, or their tangents would belong to different parametrisations
-    h = float(np.linalg.norm((b.y - a.y) / scale))
-    slope_a = h * a.tangent / np.linalg.norm(a.tangent / scale)
-    slope_b = h * b.tangent
-    result: Array = (
-        (1 + 2 * u) * (1 - u) ** 2 * a.y
-        + u * u * (3 - 2 * u) * b.y
-        + u * (1 - u) ** 2 * slope_a
-        + u * u * (u - 1) * slope_b
-    )
-    return result
-
-
-def predict(system: System, nodes: Sequence[Node], h: float) -> Array:
-    """The point at distance h beyond the last node."""
-    last = nodes[-1]
-    if len(nodes) == 1:
-        return last.y + h * last.tangent
-    return cubic(system, nodes[-2], last, 1 + h / distance(system, last.y, nodes[-2].y))
-
-
-def crossed(system: System, node: Node, y: Array) -> Wall | None:
-    """The wall between a node and a point."""
-    for wall in system.walls:
-        side = wall.side or node.y[wall.index] - wall.value or node.tangent[wall.index]
-        if side * (y[wall.index] - wall.value) <= 0:
-            return wall
-    return None
-
-
-def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: float) -> tuple[Node | None, str]:
-    """The next node, and the sentence with which the walk ends there (empty if it goes on)."""
-    last = nodes[-1]
-    scale = system.scale(last.y)
-    unit = last.tangent / scale
-    h = min(last.step, maximum_step)
-    while h >= SMALLEST_STEP:
-        guess = predict(system, nodes, h)
-        wall = crossed(system, last, guess)
-        if wall is not None and last.y[wall.index] == wall.value:
-            return None, wall.sentence
-        found = None
-        if wall is None:
-            found = correct(system, guess, unit, last.slopes, scale, tol)
-            if found is not None:
-                wall = crossed(system, last, found[0])
-                guess = guess if wall is None else found[0]
-        else:
-            # the nearest place where the prediction meets the wall
-
-            def beyond(s: float, wall: Wall = wall) -> float:
-                return float(predict(system, nodes, s)[wall.index] - wall.value)
-
-            guess = predict(system, nodes, brentq(beyond, 0.0, h)) if beyond(0.0) * beyond(h) < 0 else guess
-        if wall is not None:
-            found = land(system, guess, wall.index, wall.value, last.slopes, tol)
-            if found is not None and crossed(system, last, found[0]) not in (None, wall):
-                found = None
-        if found is not None:
-            y, residual = found
-            miss = float(np.linalg.norm((y - guess) / scale))
-            length = float(np.linalg.norm((y - last.y) / scale))
-            if miss <= 0.3 * h and unit @ ((y - last.y) / scale) > 0:
-                step = h * min(2.0, max(0.5, (TARGET / max(miss, 1e-12)) ** (1 / 3)))
-                node = node_at(system, y, residual, last.tangent, step, length)
-                if wall is not None or node.tangent / system.scale(y) @ unit > 0.6:
-                    return node, "" if wall is None else wall.sentence
-        h *= 0.5
-    return None, f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
-
-
-def between(system: System, a: Node, b: Node, u: float, tol: float) -> tuple[Array, float] | None:
-    """The point of the curve at a fraction u of the way from a to b."""
-    scale = system.scale(a.y)
-    chord = (b.y - a.y) / scale
-    plane = cubic(system, a, b, u), chord / np.linalg.norm(chord), a.slopes, scale
-    # sharper than a row where the equations allow it: an event depends on the state
-    return correct(system, *plane, 0.01 * tol) or correct(system, *plane, tol)
-
-
-def zero_between(
-    system: System, a: Node, b: Node, function: Callable[[Array], float], tol: float
-) -> tuple[Array, float] | None:
-    """The point between two nodes where a function of y vanishes; None if it does not change sign."""
-    points: dict[float, tuple[Array, float]] = {0.0: (a.y, a.residual), 1.0: (b.y, b.residual)}
-
-    def value(u: float) -> float:
-        if u not in points:
-            found = between(system, a, b, u, tol)
-            if found is None:
-                raise ArithmeticError
-            points[u] = found
-        return function(points[u][0])
-
-    try:
-        left, right = value(0.0), value(1.0)
-        if left * right > 0:
-            return None
-        u = float(brentq(value, 0.0, 1.0, xtol=1e-9, rtol=1e-9))
-        value(u)
-    except ArithmeticError:
-        return None
-    return points[u]
-
-
-# ---- the curve of states of a theory
-
-
-class Curve:
-    """x = F(x; p) with y = (order parameters that keep the symmetries, p); counts evaluations of F."""
-
-    def __init__(self, theory: Theory, parameter: str, interval: tuple[float, float], state: Array, accuracy: float):
-        self.theory, self.parameter, self.interval = theory, parameter, interval
-        self.accuracy = accuracy
-        self.rules = theory.rules(accuracy)
-        self.rule, self.cheap = self.rules[0], theory.rules(math.inf)[0]
-        self.size = state.size
-        self.active = np.array(blocks(theory, state)[0], dtype=np.int64)
-        alone = theory.symmetries[np.sum(theory.symmetries < 0, axis=1) == 1]
-        #: Places in y of the order parameters whose own sign symmetry the state breaks.
-        self.broken = [k for k, i in enumerate(self.active) if np.any(alone[:, i] < 0)]
-        low, high = interval
-        names = [theory.order_parameters[i] for i in self.active]
-        self.walls = (
-            Wall(len(names), low, 1, f"reached {parameter} = {low:g}, the end of the interval"),
-            Wall(len(names), high, -1, f"reached {parameter} = {high:g}, the end of the interval"),
-            *(
-                Wall(k, 0.0, 0, f"{names[k]} vanishes: born at a pitchfork of the branch with {names[k]} = 0")
-                for k in self.broken
-            ),
-        )
-        self.count = 0
-        self._last: tuple[bytes, Any, Array, Array] | None = None
-
-    def at(self, p: float) -> Theory:
-        """The theory at a value of the parameter; ValueError where it has none."""
-        changed: Theory = replace(self.theory, **{self.parameter: float(p)})
-        return changed
-
-    def state(self, y: Array) -> Array:
-        """All order parameters."""
-        state = np.zeros(self.size)
-        state[self.active] = y[:-1]
-        return state
-
-    def coordinates(self, state: Array, p: float) -> Array:
-        """y of a state."""
-        return np.append(state[self.active], p)
-
-    def scale(self, y: Array) -> Array:
-        state = self.state(y)
-        return np.append(self.theory.scale(state)[self.active], self.interval[1] - self.interval[0])
-
-    def image(self, theory: Theory, state: Array, rule: Any) -> Array:
-        """F, counted."""
-        self.count += 1
-        return theory.update(state, rule)
-
-    def residual(self, y: Array) -> Array:
-        return self._residual(y, self.rule)[0]
-
-    def _residual(self, y: Array, rule: Any) -> tuple[Array, Array]:
-        """Equations and image; remembers the last."""
-        key = y.tobytes()
-        if self._last is None or self._last[0] != key or self._last[1] != rule:
-            self._last = (key, rule, *self._evaluate(y, rule))
-        return self._last[2].copy(), self._last[3]
-
-    def _evaluate(self, y: Array, rule: Any) -> tuple[Array, Array]:
-        state = self.state(y)
-        unknown = np.full(y.size - 1, np.nan), np.full(self.size, np.nan)
-        try:
-            theory = self.at(y[-1])
-        except ValueError:
-            return unknown
-        if theory.infeasibility(state):
-            return unknown
-        image = self.image(theory, state, rule)
-        scale = theory.scale(state)[self.active]
-        r = (image[self.active] - y[:-1]) / scale
-        for k in self.broken:
-            r[k] = self._quotient(theory, state, image, int(self.active[k]), rule) - 1
-        return r, image
-
-    def _quotient(self, theory: Theory, state: Array, image: Array, i: int, rule: Any) -> float:
-        """F_i/x_i, an even function of x_i; near zero, where quadrature errors dominate, by its parabola."""
-        width = AMPLITUDE * theory.scale(state)[i]
-        if abs(state[i]) >= width:
-            return float(image[i] / state[i])
-        values = []
-        for amplitude in (width, 2 * width):
-            shifted = state.copy()
-            shifted[i] = amplitude
-            values.append(self.image(theory, shifted, rule)[i] / amplitude)
-        return float(values[0] + ((state[i] / width) ** 2 - 1) / 3 * (values[1] - values[0]))
-
-    def linearise(self, y: Array) -> tuple[Array, Array]:
-        """Slopes of the equations in scaled coordinates, and F' (n, n), by one-sided differences."""
-        scale = self.scale(y)
-        base, image = self._residual(y, self.cheap)
-        slopes = np.empty((base.size, y.size))
-        full = np.zeros((self.size, self.size))
-        for j in range(y.size):
-            # towards zero for the variances and overlaps alike, and into the interval: stays feasible
-            inward = y[j] > (sum(self.interval) / 2 if j == base.size else 0.0)
-            h = -WIDTH if inward else WIDTH
-            shifted = y.copy()
-            shifted[j] += h * scale[j]
-            r, moved = self._residual(shifted, self.cheap)
-            slopes[:, j] = (r - base) / h
-            if j < base.size:
-                full[:, self.active[j]] = (moved - image) / (h * scale[j])
-        for k in self.broken:
-            if y[k] == 0:
-                slopes[:, k] = 0.0  # everything is even in it
-        state, theory = self.state(y), self.at(y[-1])
-        odd = [i for group in blocks(theory, state)[1].values() for i in group]
-        if odd:
-            full[:, odd] = 0.0
-            full[odd, :] = 0.0
-            full += odd_slope(lambda x: self.image(theory, x, self.cheap), theory, state)
-        return slopes, full
-
-
-
-    def row(self, node: Node) -> Row:
-        """A node with the names of the theory."""
-        theory, state = self.at(node.y[-1]), self.state(node.y)
-        return Row(
-            theory=theory,
-            parameter_name=self.parameter,
-            state=state,
-            residual=node.residual,
-            quadrature_error=self._quadrature_error(theory, node, state),
-            jacobian=node.detail,
-            tangent=self._embedded(node.tangent),
-            observables=theory.observables(state, self.rule),
-        )
-
-    def point(self, y: Array) -> Row:
-        """A row of which only state and observables are known."""
-        theory, state = self.at(y[-1]), self.state(y)
-        unknown = np.full((self.size, self.size), np.nan)
-        return Row(theory, self.parameter, state, math.nan, math.nan, unknown, unknown[0], theory.observables(state, self.rule))
-
-    def _embedded(self, tangent: Array) -> Array:
-        return np.append(self.state(tangent), tangent[-1])
-
-    def _quadrature_error(self, theory: Theory, node: Node, state: Array) -> float:
-        """Difference to the next finer rule, carried to the state by (1 - F')^-1, in units of the scale."""
-        if len(self.rules) == 1:
-            return 0.0 if self.rule is None else math.nan
-        image = self._residual(node.y, self.rule)[1]
-        difference = (self.image(theory, state, self.rules[1]) - image)[self.active]
-        slope = node.detail[np.ix_(self.active, self.active)]
-        error = np.linalg.pinv(np.eye(self.active.size) - slope) @ difference
-        return float(np.max(np.abs(error) / theory.scale(state)[self.active], initial=0.0))
-
-
-# ---- what the user sees
-
-
-@dataclass(frozen=True)
-class Row:
-    """A point of a branch.
-
-    Attributes
-    ----------
-    theory : Theory
-        At the row's parameter.
-    parameter_name : str
-    state : (n,) array
-        Order parameters; ``row["q"]`` reads one.
-    residual : float
-        max |F(x) - x| / scale at the state, |F_i/x_i - 1| for an order parameter that breaks a symmetry.
-    quadrature_error : float
-        Estimated error of the state by the quadrature rule, in units of its scale; nan where there is no finer rule.
-    jacobian : (n, n) array
-        F' by one-sided differences under the cheapest rule, good to about 1e-3.
-    tangent : (n + 1,) array
-        d(state, parameter)/ds.
-    observables : dict
-        Numbers of the state; also attributes: ``row.train_loss``.
-    """
-
-    theory: Theory
-    parameter_name: str
-    state: Array
-    residual: float
-    quadrature_error: float
-    jacobian: Array
-    tangent: Array
-    observables: dict[str, float]
-
-    @property
-    def parameter(self) -> float:
-        """Value of the parameter."""
-        return float(getattr(self.theory, self.parameter_name))
-
-    @property
-    def potential(self) -> float:
-        """The first observable."""
-        return next(iter(self.observables.values()))
-
-    @property
-    def stability(self) -> Stability:
-        """Of the iteration, static, replica-symmetric."""
-        return stability_of(self.theory, self.state, self.jacobian, self.observables)
-
-    def __getitem__(self, name: str) -> float:
-        return float(self.state[_position(self.theory, name)])
-
-    def __getattr__(self, name: str) -> float:
-        if not name.startswith("_") and name in self.observables:
-            return self.observables[name]
-        raise AttributeError(f"a row has no {name!r}")
-
-    def __str__(self) -> str:
-        state = ", ".join(f"{n}={x:.8g}" for n, x in zip(self.theory.order_parameters, self.state, strict=True))
-        return f"{self.parameter_name}={self.parameter:.8g}: {state} (residual {self.residual:.1e}); {self.stability}"
-
-
-def _position(theory: Theory, name: str) -> int:
-    if name not in theory.order_parameters:
-        raise KeyError(f"{name!r} is not an order parameter of {theory.name}: {', '.join(theory.order_parameters)}")
-    return theory.order_parameters.index(name)
 
 
 @dataclass(frozen=True)
@@ -549,7 +126,7 @@ class Branch:
         return np.array([s.static for s in self.stability])
 
     def __getitem__(self, name: str) -> Array:
-        column: Array = self.state[:, _position(self.theory, name)]
+        column: Array = self.state[:, position(self.theory, name)]
         return column
 
     def __getattr__(self, name: str) -> Array:
@@ -587,7 +164,7 @@ class Branch:
             "events": [event.to_dict() for event in self.events],
         }
         arrays = {f"observable_{n}": getattr(self, n) for n in self.rows[0].observables}
-        arrays |= {"state": self.state, "quadrature_error": self.quadrature_error, **_packed(self.nodes, "")}
+        arrays |= {"state": self.state, "potential": self.potential, "quadrature_error": self.quadrature_error, **packed(self.nodes, "")}
         write_archive(path, "branch", header, arrays)
 
     def __str__(self) -> str:
@@ -601,49 +178,14 @@ class Branch:
         return "\n".join([*lines, *(f"  {event}" for event in self.events)])
 
 
-def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], tol: float) -> list[Node]:
-    """The nodes with further ones wherever the last coordinate takes one of the values."""
-    result = [nodes[0]]
-    for a, b in zip(nodes, nodes[1:], strict=False):
-        inside = [v for v in values if (a.y[-1] - v) * (b.y[-1] - v) < 0]
-        for value in sorted(inside, reverse=bool(a.y[-1] > b.y[-1])):
-
-            def beyond(u: float, value: float = value, a: Node = a, b: Node = b) -> float:
-                return float(cubic(system, a, b, u)[-1] - value)
-
-            found = land(system, cubic(system, a, b, brentq(beyond, 0.0, 1.0)), a.y.size - 1, value, a.slopes, tol)
-            if found is None:
-                log.warning("no row at the requested value %g, near a point where the branch turns", value)
-                continue
-            result.append(node_at(system, *found, b.y - a.y, a.step, distance(system, result[-1].y, found[0])))
-        result.append(b if result[-1] is a else b._replace(length=distance(system, result[-1].y, b.y)))
-    return result
-
-
-def distance(system: System, a: Array, b: Array) -> float:
-    """Scaled distance of two points."""
-    return float(np.linalg.norm((b - a) / system.scale(a)))
-
-
 # ---- files
-
-
-def _packed(nodes: Sequence[Node], prefix: str) -> dict[str, Array]:
-    """Nodes as arrays."""
-    return {prefix + name: np.array([getattr(node, name) for node in nodes]) for name in Node._fields}
-
-
-def _unpacked(arrays: Mapping[str, Array], prefix: str) -> list[Node]:
-    """Nodes from arrays."""
-    columns = [arrays[prefix + name] for name in Node._fields]
-    return [Node(*cells[:4], *map(float, cells[4:])) for cells in zip(*columns, strict=True)]
 
 
 def _save_walks(
     path: str | os.PathLike[str], key: Mapping[str, Any], walks: Sequence[tuple[list[Node], str]], count: int
 ) -> None:
     header = {"key": key, "ends": [end for _, end in walks], "evaluations": count}
-    arrays = {k: v for i, (nodes, _) in enumerate(walks) for k, v in _packed(nodes, f"{i}_").items()}
+    arrays = {k: v for i, (nodes, _) in enumerate(walks) for k, v in packed(nodes, f"{i}_").items()}
     write_archive(path, "walk", header, arrays)
 
 
@@ -652,7 +194,7 @@ def _load_walks(path: str | os.PathLike[str], key: Mapping[str, Any]) -> tuple[l
     differ = [f"{k}: {header['key'].get(k)!r} there, {v!r} here" for k, v in key.items() if header["key"].get(k) != v]
     if differ:
         raise ValueError(f"checkpoint={str(path)!r} belongs to another walk ({'; '.join(differ)})")
-    return [(_unpacked(arrays, f"{i}_"), header["ends"][i]) for i in range(2)], header["evaluations"]
+    return [(unpacked(arrays, f"{i}_"), header["ends"][i]) for i in range(2)], header["evaluations"]
 
 
 def load_branch(path: str | os.PathLike[str]) -> Branch:
@@ -670,24 +212,20 @@ def load_branch(path: str | os.PathLike[str]) -> Branch:
     """
     header, arrays = read_archive(path, "branch")
     theory, name = theory_class(header["theory"])(**header["parameters"]), header["parameter"]
-    nodes = _unpacked(arrays, "")
+    nodes = unpacked(arrays, "")
     rows = []
     for k, node in enumerate(nodes):
         state = arrays["state"][k]
         tangent = np.append(np.zeros(state.size), node.tangent[-1])
         tangent[blocks(theory, arrays["state"][len(nodes) // 2])[0]] = node.tangent[:-1]
-        rows.append(
-            Row(
-                theory=replace(theory, **{name: float(node.y[-1])}),
-                parameter_name=name,
-                state=state,
-                residual=node.residual,
-                quadrature_error=float(arrays["quadrature_error"][k]),
-                jacobian=node.detail,
-                tangent=tangent,
-                observables={n: float(arrays[f"observable_{n}"][k]) for n in header["observables"]},
-            )
-        )
+        here = replace(theory, **{name: float(node.y[-1])})
+        error = float(arrays["quadrature_error"][k])
+        rule = theory.rules(header["accuracy"])[0]
+        row = Row(here, name, state, node.residual, error, node.detail, tangent, rule)
+        # what a row computes on use is known already
+        vars(row)["potential"] = float(arrays["potential"][k])
+        vars(row)["observables"] = {n: float(arrays[f"observable_{n}"][k]) for n in header["observables"]}
+        rows.append(row)
     events = tuple(
         Transition(
             name=e["name"],
@@ -788,7 +326,7 @@ def trace(
     >>> print(f"{branch.parameter[0]:.3f}", branch.ends[0])
     0.720 theta vanishes: born at a pitchfork of the branch with theta = 0
     """
-    low, high = _checked(theory, parameter, interval, at)
+    low, high = checked(theory, parameter, interval, at)
     if not maximum_step > SMALLEST_STEP or max_rows < 1:
         raise ValueError(f"maximum_step={maximum_step!r} and max_rows={max_rows!r} must be positive")
     theory, state, label, count = _started(theory, parameter, (low, high), start, tol, accuracy)
@@ -829,29 +367,6 @@ def trace(
             if len(nodes) % 8 == 0 or end:
                 save()
     return finish(curve, walks[::-1], label, at, events, tol)
-
-
-def walk(
-    system: System, begun: tuple[list[Node], str], tol: float, maximum_step: float, max_rows: int
-) -> Any:
-    """Yield the growing list of nodes and the sentence with which it ends (empty before)."""
-    nodes, end = list(begun[0]), begun[1]
-    while not end and len(nodes) < max_rows:
-        node, end = advance(system, nodes, tol, maximum_step)
-        if node is not None:
-            nodes = [*nodes, node]
-        yield nodes, end
-
-
-def joined(system: System, walks: Sequence[tuple[list[Node], str]]) -> tuple[list[Node], tuple[str, str]]:
-    """One list from the walks backwards and forwards of the same point, and the two ends."""
-    (backward, first), (forward, last) = walks
-    nodes = [node._replace(tangent=-node.tangent) for node in backward[::-1]] + forward[1:]
-    for k in range(1, len(nodes)):
-        nodes[k] = nodes[k]._replace(length=distance(system, nodes[k - 1].y, nodes[k].y))
-    nodes[0] = nodes[0]._replace(length=0.0)
-    limit = "the limit on the number of rows was reached"
-    return nodes, (first or limit, last or limit)
 
 
 def finish(
@@ -900,11 +415,11 @@ def locate(branch: Branch, event: Event, curve: Curve | None = None) -> tuple[Tr
     found = []
 
     def function(y: Array) -> float:
-        row = curve.point(y)
-        return event.equation(row, lambda x: curve.image(row.theory, x, curve.rule))
+        row = curve.point(curve.at(y[-1]), curve.state(y))
+        return event.equation(lambda x: curve.image(row.theory, x, curve.rule), row)
 
     def transition(y: Array, residual: float, before: int) -> Transition:
-        row = curve.point(y)
+        row = curve.point(curve.at(y[-1]), curve.state(y))
         return Transition(
             name=event.name,
             theory=row.theory,
@@ -927,9 +442,7 @@ def locate(branch: Branch, event: Event, curve: Curve | None = None) -> tuple[Tr
             )
             if born:
                 found.append(transition(node.y, node.residual, before))
-        if k + 1 == len(nodes) or not signs[k] * signs[k + 1] == signs[k] * signs[k + 1]:
-            continue
-        if (signs[k] > 0) == (signs[k + 1] > 0):
+        if k + 1 == len(nodes) or np.isnan(signs[k] + signs[k + 1]) or (signs[k] > 0) == (signs[k + 1] > 0):
             continue
         for i, j in ((k, k + 1), (max(k - 1, 0), k), (k + 1, min(k + 2, len(nodes) - 1))):
             # slopes and equation differ by the error of the cheap rule: the zero may lie just beyond a row
@@ -942,7 +455,7 @@ def locate(branch: Branch, event: Event, curve: Curve | None = None) -> tuple[Tr
     return tuple(found)
 
 
-def _checked(theory: Theory, parameter: str, interval: tuple[float, float], at: Sequence[float]) -> tuple[float, float]:
+def checked(theory: Theory, parameter: str, interval: tuple[float, float], at: Sequence[float]) -> tuple[float, float]:
     """The interval, after checking it and the parameter."""
     known = [n for n, v in parameters_of(theory).items() if isinstance(v, (int, float)) and not isinstance(v, bool)]
     if parameter not in known:

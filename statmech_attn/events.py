@@ -24,7 +24,7 @@ from statmech_attn.linear_stability import blocks, rate_of
 from statmech_attn.theory import Array, Theory
 
 if TYPE_CHECKING:
-    from statmech_attn.continuation import Row
+    from statmech_attn.curve import Row
 
 __all__ = ["Crossing", "Event", "Fold", "SymmetryBreaking", "Transition"]
 
@@ -41,8 +41,8 @@ class Event(Protocol):
         """Changes sign between two rows that enclose the event; nan where it has no meaning."""
         ...
 
-    def equation(self, row: Row, F: Callable[[Array], Array]) -> float:
-        """The function whose zero is the event, under the rule of F."""
+    def equation(self, F: Callable[[Array], Array], row: Row) -> float:
+        """The function whose zero is the event; F is the update at the row's parameter."""
         ...
 
 
@@ -57,7 +57,7 @@ class Fold:
         still = abs(row.tangent[-1]) <= 1e-12 * np.max(np.abs(row.tangent))
         return np.nan if still else float(row.tangent[-1])
 
-    def equation(self, row: Row, F: Callable[[Array], Array]) -> float:
+    def equation(self, F: Callable[[Array], Array], row: Row) -> float:
         """det(1 - F') among the order parameters that keep the symmetries of the state."""
         theory, state = row.theory, row.state
         active = blocks(theory, state)[0]
@@ -93,7 +93,7 @@ class SymmetryBreaking:
         slope = row.jacobian[np.ix_(group, group)]
         return -float(np.linalg.det(np.eye(len(group)) - slope))
 
-    def equation(self, row: Row, F: Callable[[Array], Array]) -> float:
+    def equation(self, F: Callable[[Array], Array], row: Row) -> float:
         """r_i - 1."""
         return rate_of(F, row.theory, row.state, self.group(row.theory, row.state)) - 1
 
@@ -115,7 +115,7 @@ class Crossing:
         """The function."""
         return float(self.function(row))
 
-    def equation(self, row: Row, F: Callable[[Array], Array]) -> float:
+    def equation(self, F: Callable[[Array], Array], row: Row) -> float:
         """The function."""
         return float(self.function(row))
 

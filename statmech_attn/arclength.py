@@ -1,0 +1,281 @@
+r"""Pseudo-arclength continuation of N equations in N + 1 coordinates; knows nothing of theories.
+
+The curve is parametrised by its length in scaled coordinates. A step predicts by the cubic that continues the last two
+points and their tangents, and corrects on the plane normal to the tangent (H. B. Keller, 1977) by chord steps with
+Broyden updates of the slopes, which are taken afresh at every accepted point. The step length aims at a fixed distance
+between prediction and correction. All of it depends on the last two points only, so that a walk can be taken up again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.optimize import brentq
+
+from statmech_attn.theory import Array
+
+__all__ = ["Node", "System", "Wall", "at_values", "correct", "joined", "land", "node_at", "packed", "unpacked", "walk"]
+
+log = logging.getLogger(__name__)
+
+#: Distance between predicted and corrected point that the step length aims at.
+TARGET = 3e-3
+SMALLEST_STEP = 1e-6
+
+
+class Wall(NamedTuple):
+    """A coordinate that must stay on its side of a value: a walk that would cross lands there, ending with the sentence."""
+
+    coordinate: int
+    value: float
+    #: +1 above, -1 below, 0 where the walk begins.
+    side: int
+    sentence: str
+
+
+class System(Protocol):
+    """N equations in N + 1 coordinates y, whose solutions are a curve."""
+
+    walls: tuple[Wall, ...]
+
+    def residual(self, y: Array) -> Array:
+        """(N,) equations in units of the scale, nan where y is infeasible."""
+        ...
+
+    def scale(self, y: Array) -> Array:
+        """(N + 1,) units of length of the coordinates."""
+        ...
+
+    def linearise(self, y: Array) -> tuple[Array, Array]:
+        """(N, N + 1) derivatives of the residual in scaled coordinates, and whatever else is to be kept of them."""
+        ...
+
+
+class Node(NamedTuple):
+    """A point of a curve, and all that the walk beyond it depends on (with the point before)."""
+
+    y: Array
+    #: dy/ds, of unit length in scaled coordinates.
+    tangent: Array
+    slopes: Array
+    #: What else :meth:`System.linearise` gave; for states F'.
+    detail: Array
+    #: Next step to try, and distance from the point before.
+    step: float
+    length: float
+    residual: float
+
+
+def correct(
+    system: System, guess: Array, normal: Array, slopes: Array, scale: Array, tol: float, limit: int = 7
+) -> tuple[Array, float] | None:
+    """The point of the curve on the plane through `guess` with the given normal, and its residual; None if not found."""
+    matrix = np.vstack([slopes, normal])
+    y = guess
+    r = system.residual(y)
+    first = float(np.max(np.abs(r), initial=0.0))
+    for _ in range(limit):
+        size = float(np.max(np.abs(r), initial=0.0))
+        if not size <= max(10 * first, tol):
+            return None
+        if size <= tol:
+            return y, size
+        try:
+            step = -np.linalg.solve(matrix, np.append(r, 0.0))
+        except np.linalg.LinAlgError:
+            return None
+        y = y + step * scale
+        r = system.residual(y)
+        matrix[:-1] += np.outer(r, step) / (step @ step)
+    size = float(np.max(np.abs(r), initial=0.0))
+    return (y, size) if size <= tol else None
+
+
+def land(system: System, guess: Array, index: int, value: float, slopes: Array, tol: float) -> tuple[Array, float] | None:
+    """The point of the curve near `guess` where one coordinate has exactly a value."""
+    guess = guess.copy()
+    guess[index] = value
+    normal = np.zeros(guess.size)
+    normal[index] = 1.0
+    found = correct(system, guess, normal, slopes, system.scale(guess), tol)
+    if found is not None:
+        found[0][index] = value  # the linear solve keeps it to round-off
+    return found
+
+
+def node_at(system: System, y: Array, residual: float, along: Array, step: float, length: float) -> Node:
+    """A point with its slopes and tangent, oriented along a direction."""
+    slopes, detail = system.linearise(y)
+    scale = system.scale(y)
+    tangent = np.linalg.svd(slopes)[2][-1] if len(slopes) else np.ones(1)
+    if tangent @ (along / scale) < 0:
+        tangent = -tangent
+    return Node(y, tangent * scale, slopes, detail, step, length, residual)
+
+
+def cubic(system: System, a: Node, b: Node, u: float) -> Array:
+    """The cubic with the points and tangents of a at u = 0 and b at u = 1."""
+    scale = system.scale(b.y)  # one scale for both, or their tangents would belong to different parametrisations
+    h = float(np.linalg.norm((b.y - a.y) / scale))
+    slope_a = h * a.tangent / np.linalg.norm(a.tangent / scale)
+    slope_b = h * b.tangent
+    result: Array = (
+        (1 + 2 * u) * (1 - u) ** 2 * a.y
+        + u * u * (3 - 2 * u) * b.y
+        + u * (1 - u) ** 2 * slope_a
+        + u * u * (u - 1) * slope_b
+    )
+    return result
+
+
+def predict(system: System, nodes: Sequence[Node], h: float) -> Array:
+    """The point at distance h beyond the last node."""
+    last = nodes[-1]
+    if len(nodes) == 1:
+        return last.y + h * last.tangent
+    return cubic(system, nodes[-2], last, 1 + h / distance(system, last.y, nodes[-2].y))
+
+
+def crossed(system: System, node: Node, y: Array) -> Wall | None:
+    """The wall between a node and a point."""
+    for wall in system.walls:
+        side = wall.side or node.y[wall.coordinate] - wall.value or node.tangent[wall.coordinate]
+        if side * (y[wall.coordinate] - wall.value) <= 0:
+            return wall
+    return None
+
+
+def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: float) -> tuple[Node | None, str]:
+    """The next node, and the sentence with which the walk ends there (empty if it goes on)."""
+    last = nodes[-1]
+    scale = system.scale(last.y)
+    unit = last.tangent / scale
+    h = min(last.step, maximum_step)
+    while h >= SMALLEST_STEP:
+        guess = predict(system, nodes, h)
+        wall = crossed(system, last, guess)
+        if wall is not None and last.y[wall.coordinate] == wall.value:
+            return None, wall.sentence
+        found = None
+        if wall is None:
+            found = correct(system, guess, unit, last.slopes, scale, tol)
+            if found is not None:
+                wall = crossed(system, last, found[0])
+                guess = guess if wall is None else found[0]
+        else:
+            # the nearest place where the prediction meets the wall
+
+            def beyond(s: float, wall: Wall = wall) -> float:
+                return float(predict(system, nodes, s)[wall.coordinate] - wall.value)
+
+            guess = predict(system, nodes, brentq(beyond, 0.0, h)) if beyond(0.0) * beyond(h) < 0 else guess
+        if wall is not None:
+            found = land(system, guess, wall.coordinate, wall.value, last.slopes, tol)
+            if found is not None and crossed(system, last, found[0]) not in (None, wall):
+                found = None
+        if found is not None:
+            y, residual = found
+            miss = float(np.linalg.norm((y - guess) / scale))
+            length = float(np.linalg.norm((y - last.y) / scale))
+            if miss <= 0.3 * h and unit @ ((y - last.y) / scale) > 0:
+                step = h * min(2.0, max(0.5, (TARGET / max(miss, 1e-12)) ** (1 / 3)))
+                node = node_at(system, y, residual, last.tangent, step, length)
+                if wall is not None or node.tangent / system.scale(y) @ unit > 0.6:
+                    return node, "" if wall is None else wall.sentence
+        h *= 0.5
+    return None, f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
+
+
+def between(system: System, a: Node, b: Node, u: float, tol: float) -> tuple[Array, float] | None:
+    """The point of the curve at a fraction u of the way from a to b."""
+    scale = system.scale(a.y)
+    chord = (b.y - a.y) / scale
+    plane = cubic(system, a, b, u), chord / np.linalg.norm(chord), a.slopes, scale
+    # sharper than a row where the equations allow it: an event depends on the state
+    return correct(system, *plane, 0.01 * tol) or correct(system, *plane, tol)
+
+
+def zero_between(
+    system: System, a: Node, b: Node, function: Callable[[Array], float], tol: float
+) -> tuple[Array, float] | None:
+    """The point between two nodes where a function of y vanishes; None if it does not change sign."""
+    points: dict[float, tuple[Array, float]] = {0.0: (a.y, a.residual), 1.0: (b.y, b.residual)}
+
+    def value(u: float) -> float:
+        if u not in points:
+            found = between(system, a, b, u, tol)
+            if found is None:
+                raise ArithmeticError
+            points[u] = found
+        return function(points[u][0])
+
+    try:
+        left, right = value(0.0), value(1.0)
+        if left * right > 0:
+            return None
+        u = float(brentq(value, 0.0, 1.0, xtol=1e-9, rtol=1e-9))
+        value(u)
+    except ArithmeticError:
+        return None
+    return points[u]
+
+
+def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], tol: float) -> list[Node]:
+    """The nodes with further ones wherever the last coordinate takes one of the values."""
+    result = [nodes[0]]
+    for a, b in zip(nodes, nodes[1:], strict=False):
+        inside = [v for v in values if (a.y[-1] - v) * (b.y[-1] - v) < 0]
+        for value in sorted(inside, reverse=bool(a.y[-1] > b.y[-1])):
+
+            def beyond(u: float, value: float = value, a: Node = a, b: Node = b) -> float:
+                return float(cubic(system, a, b, u)[-1] - value)
+
+            found = land(system, cubic(system, a, b, brentq(beyond, 0.0, 1.0)), a.y.size - 1, value, a.slopes, tol)
+            if found is None:
+                log.warning("no row at the requested value %g, near a point where the branch turns", value)
+                continue
+            result.append(node_at(system, *found, b.y - a.y, a.step, distance(system, result[-1].y, found[0])))
+        result.append(b if result[-1] is a else b._replace(length=distance(system, result[-1].y, b.y)))
+    return result
+
+
+def distance(system: System, a: Array, b: Array) -> float:
+    """Scaled distance of two points."""
+    return float(np.linalg.norm((b - a) / system.scale(a)))
+
+
+def walk(
+    system: System, begun: tuple[list[Node], str], tol: float, maximum_step: float, max_rows: int
+) -> Iterator[tuple[list[Node], str]]:
+    """Yield the growing list of nodes and the sentence with which it ends (empty before)."""
+    nodes, end = list(begun[0]), begun[1]
+    while not end and len(nodes) < max_rows:
+        node, end = advance(system, nodes, tol, maximum_step)
+        if node is not None:
+            nodes = [*nodes, node]
+        yield nodes, end
+
+
+def joined(system: System, walks: Sequence[tuple[list[Node], str]]) -> tuple[list[Node], tuple[str, str]]:
+    """One list from the walks backwards and forwards of the same point, and the two ends."""
+    (backward, first), (forward, last) = walks
+    nodes = [node._replace(tangent=-node.tangent) for node in backward[::-1]] + forward[1:]
+    for k in range(1, len(nodes)):
+        nodes[k] = nodes[k]._replace(length=distance(system, nodes[k - 1].y, nodes[k].y))
+    nodes[0] = nodes[0]._replace(length=0.0)
+    limit = "the limit on the number of rows was reached"
+    return nodes, (first or limit, last or limit)
+
+
+def packed(nodes: Sequence[Node], prefix: str) -> dict[str, Array]:
+    """Nodes as arrays."""
+    return {prefix + name: np.array([getattr(node, name) for node in nodes]) for name in Node._fields}
+
+
+def unpacked(arrays: Mapping[str, Array], prefix: str) -> list[Node]:
+    """Nodes from arrays."""
+    columns = [arrays[prefix + name] for name in Node._fields]
+    return [Node(*cells[:4], *map(float, cells[4:])) for cells in zip(*columns, strict=True)]
