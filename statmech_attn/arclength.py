@@ -94,13 +94,15 @@ def correct(
     return (y, size) if size <= tol else None
 
 
-def land(system: System, guess: Array, index: int, value: float, slopes: Array, tol: float) -> tuple[Array, float] | None:
+def land(
+    system: System, guess: Array, index: int, value: float, slopes: Array, scale: Array, tol: float
+) -> tuple[Array, float] | None:
     """The point of the curve near `guess` where one coordinate has exactly a value."""
     guess = guess.copy()
     guess[index] = value
     normal = np.zeros(guess.size)
     normal[index] = 1.0
-    found = correct(system, guess, normal, slopes, system.scale(guess), tol)
+    found = correct(system, guess, normal, slopes, scale, tol)
     if found is not None:
         found[0][index] = value  # the linear solve keeps it to round-off
     return found
@@ -110,6 +112,8 @@ def node_at(system: System, y: Array, residual: float, along: Array, step: float
     """A point with its slopes and tangent, oriented along a direction."""
     slopes, detail = system.linearise(y)
     scale = system.scale(y)
+    if not np.all(np.isfinite(slopes)):
+        raise ArithmeticError(f"the equations have no slopes at {y.tolist()}")
     tangent = np.linalg.svd(slopes)[2][-1] if len(slopes) else np.ones(1)
     if tangent @ (along / scale) < 0:
         tangent = -tangent
@@ -155,38 +159,51 @@ def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: flo
     unit = last.tangent / scale
     h = min(last.step, maximum_step)
     while h >= SMALLEST_STEP:
-        guess = predict(system, nodes, h)
-        wall = crossed(system, last, guess)
+        wall = crossed(system, last, predict(system, nodes, h))
         if wall is not None and last.y[wall.coordinate] == wall.value:
             return None, wall.sentence
-        found = None
-        if wall is None:
-            found = correct(system, guess, unit, last.slopes, scale, tol)
-            if found is not None:
-                wall = crossed(system, last, found[0])
-                guess = guess if wall is None else found[0]
-        else:
-            # the nearest place where the prediction meets the wall
-
-            def beyond(s: float, wall: Wall = wall) -> float:
-                return float(predict(system, nodes, s)[wall.coordinate] - wall.value)
-
-            guess = predict(system, nodes, brentq(beyond, 0.0, h)) if beyond(0.0) * beyond(h) < 0 else guess
-        if wall is not None:
-            found = land(system, guess, wall.coordinate, wall.value, last.slopes, tol)
-            if found is not None and crossed(system, last, found[0]) not in (None, wall):
-                found = None
+        guess, found, wall = _attempt(system, nodes, h, wall, tol)
         if found is not None:
             y, residual = found
             miss = float(np.linalg.norm((y - guess) / scale))
-            length = float(np.linalg.norm((y - last.y) / scale))
-            if miss <= 0.3 * h and unit @ ((y - last.y) / scale) > 0:
+            way = (y - last.y) / scale
+            if miss <= 0.3 * h and unit @ way > 0:
                 step = h * min(2.0, max(0.5, (TARGET / max(miss, 1e-12)) ** (1 / 3)))
-                node = node_at(system, y, residual, last.tangent, step, length)
-                if wall is not None or node.tangent / system.scale(y) @ unit > 0.6:
+                try:
+                    node = node_at(system, y, residual, last.tangent, step, float(np.linalg.norm(way)))
+                except ArithmeticError:
+                    node = None
+                if node is not None and (wall is not None or node.tangent / system.scale(y) @ unit > 0.6):
                     return node, "" if wall is None else wall.sentence
         h *= 0.5
     return None, f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
+
+
+def _attempt(
+    system: System, nodes: Sequence[Node], h: float, wall: Wall | None, tol: float
+) -> tuple[Array, tuple[Array, float] | None, Wall | None]:
+    """Prediction and correction of a step of length h, or of the shorter one to the wall that it would cross."""
+    last = nodes[-1]
+    scale = system.scale(last.y)
+    guess = predict(system, nodes, h)
+    if wall is None:
+        found = correct(system, guess, last.tangent / scale, last.slopes, scale, tol)
+        wall = None if found is None else crossed(system, last, found[0])
+        if found is None or wall is None:
+            return guess, found, None
+        guess = found[0]
+    else:
+        coordinate, value = wall.coordinate, wall.value
+
+        def beyond(s: float) -> float:
+            return float(predict(system, nodes, s)[coordinate] - value)
+
+        if beyond(0.0) * beyond(h) < 0:
+            guess = predict(system, nodes, brentq(beyond, 0.0, h))
+    found = land(system, guess, wall.coordinate, wall.value, last.slopes, scale, tol)
+    if found is not None and crossed(system, last, found[0]) not in (None, wall):
+        found = None
+    return guess, found, wall
 
 
 def between(system: System, a: Node, b: Node, u: float, tol: float) -> tuple[Array, float] | None:
@@ -233,7 +250,8 @@ def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], to
             def beyond(u: float, value: float = value, a: Node = a, b: Node = b) -> float:
                 return float(cubic(system, a, b, u)[-1] - value)
 
-            found = land(system, cubic(system, a, b, brentq(beyond, 0.0, 1.0)), a.y.size - 1, value, a.slopes, tol)
+            guess = cubic(system, a, b, brentq(beyond, 0.0, 1.0))
+            found = land(system, guess, a.y.size - 1, value, a.slopes, system.scale(a.y), tol)
             if found is None:
                 log.warning("no row at the requested value %g, near a point where the branch turns", value)
                 continue

@@ -285,7 +285,7 @@ def trace(
         Where the parameter may go.
     start : str, mapping or Solution, optional
         As for :func:`.solve`; a named start is tried at the model's own parameter if it lies in the interval, then at
-        the ends and the middle, until its branch is found.
+        its ends and eighths, until its branch is found.
     at : sequence of float
         Values of the parameter at which rows are wanted exactly, wherever the branch passes them.
     events : sequence of Event, optional
@@ -347,7 +347,7 @@ def trace(
         walks, curve.count = _load_walks(checkpoint, key)
     if not walks:
         y = curve.coordinates(state, getattr(theory, parameter))
-        found = land(curve, y, y.size - 1, y[-1], curve.linearise(y)[0], tol)
+        found = land(curve, y, y.size - 1, y[-1], curve.linearise(y)[0], curve.scale(y), tol)
         if found is None:
             raise ConvergenceError(f"{theory.name}, start {label!r}: the state does not satisfy the equations to tol {tol}")
         forward = np.zeros(y.size)
@@ -490,19 +490,23 @@ def _started(
     if start is None:
         start = theory.starts[0]
     if isinstance(start, str):
-        places = [own] if low <= own <= high else []
-        places += [v for v in (high, low, 0.5 * (low + high)) if v != own]
+        # a branch may live in the middle of the interval only
+        spread = [low + (high - low) * k / 8 for k in (8, 0, 4, 2, 6, 1, 3, 5, 7)]
+        places = [own, *spread] if low <= own <= high else spread
     elif low <= own <= high:
         places = [own]
     else:
         raise ValueError(f"the start belongs to {parameter}={own:g}, outside the interval [{low:g}, {high:g}]")
     reasons, count = [], 0
-    for value in places:
+    for value in dict.fromkeys(places):
         here = replace(theory, **{parameter: value})
         solution = solve(here, start, tol=tol, accuracy=accuracy)
         count += solution.evaluations
         if solution.status.kind in ("converged", "accuracy not met"):
             label = start if isinstance(start, str) else solution.branch
             return here, solution.state, label, count
-        reasons.append(f"at {parameter}={value:g} {solution.status}")
-    raise ConvergenceError(f"{theory.name}, start {start!r}: " + "; ".join(reasons))
+        reasons.append(f"at {parameter}={value:g}: {solution.status}")
+    raise ConvergenceError(
+        f"{theory.name}: the start {start!r} does not converge at any of {len(places)} values of {parameter} in "
+        f"[{low:g}, {high:g}]; {reasons[0]}"
+    )

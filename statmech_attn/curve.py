@@ -198,10 +198,12 @@ class Curve:
         for j in range(y.size):
             # towards zero for the variances and overlaps alike, and into the interval: stays feasible
             inward = y[j] > (sum(self.interval) / 2 if j == base.size else 0.0)
-            h = -WIDTH if inward else WIDTH
-            shifted = y.copy()
-            shifted[j] += h * scale[j]
-            r, moved = self._residual(shifted, self.cheap)
+            for h in (-WIDTH, WIDTH) if inward else (WIDTH, -WIDTH):
+                shifted = y.copy()
+                shifted[j] += h * scale[j]
+                r, moved = self._residual(shifted, self.cheap)
+                if np.all(np.isfinite(r)):
+                    break
             slopes[:, j] = (r - base) / h
             if j < base.size:
                 full[:, self.active[j]] = (moved - image) / (h * scale[j])

@@ -67,7 +67,8 @@ def read_archive(path: StrPath, kind: str) -> tuple[dict[str, Any], dict[str, Ar
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # numpy leaves a damaged file open if it opens it itself
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop("header")))
         written = header["format"], header["kind"]

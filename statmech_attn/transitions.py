@@ -144,7 +144,7 @@ def _equal(
         pair = []
         for curve, (a, b), tol in zip(curves, segments, tols, strict=True):
             u = min(max((value - a.y[-1]) / (b.y[-1] - a.y[-1]), 0.0), 1.0)
-            landed = land(curve, cubic(curve, a, b, u), a.y.size - 1, value, a.slopes, tol)
+            landed = land(curve, cubic(curve, a, b, u), a.y.size - 1, value, a.slopes, curve.scale(a.y), tol)
             if landed is None:
                 raise ArithmeticError
             pair.append(landed)
@@ -207,7 +207,7 @@ def switch(transition: Transition, interval: tuple[float, float], **settings: An
     curve = Curve(theory, name, (low, high), broken, accuracy)
     y = curve.coordinates(transition.states[0], transition.parameter)
     amplitude = int(np.flatnonzero(curve.active == i)[0])
-    found = land(curve, y, amplitude, 0.0, curve.linearise(y)[0], tol)
+    found = land(curve, y, amplitude, 0.0, curve.linearise(y)[0], curve.scale(y), tol)
     if found is None:
         raise ConvergenceError(f"{transition.name}: the equations do not hold at the transition to tol {tol}")
     out = np.zeros(y.size)
@@ -453,7 +453,7 @@ def critical_line(
     system = Extended(transition, parameter, (low, high), accuracy)
     parts = [s[c.active] for s, c in zip(transition.states, system.curves, strict=True)]
     y = np.concatenate([*parts, [transition.parameter, own]])
-    found = land(system, y, y.size - 1, own, system.linearise(y)[0], tol)
+    found = land(system, y, y.size - 1, own, system.linearise(y)[0], system.scale(y), tol)
     if found is None:
         raise ConvergenceError(f"{transition.name}: its equations do not hold at the transition to tol {tol}")
     forward = np.zeros(y.size)
