@@ -447,6 +447,8 @@ def locate(branch: Branch, event: Event, curve: Curve | None = None) -> tuple[Tr
         for i, j in ((k, k + 1), (max(k - 1, 0), k), (k + 1, min(k + 2, len(nodes) - 1))):
             # slopes and equation differ by the error of the cheap rule: the zero may lie just beyond a row
             point = zero_between(curve, nodes[i], nodes[j], function, branch.tol) if i < j else None
+            if point is not None and isinstance(event, Fold) and curve.near_pitchfork(point[0]):
+                break  # the parameter stands still there by symmetry
             if point is not None:
                 found.append(transition(*point, before))
                 break

@@ -145,6 +145,10 @@ class Curve:
         state = self.state(y)
         return np.append(self.theory.scale(state)[self.active], self.interval[1] - self.interval[0])
 
+    def near_pitchfork(self, y: Array) -> bool:
+        """Whether an order parameter that breaks a symmetry is too small to tell its branch from the symmetric one."""
+        return bool(np.any(np.abs(y[self.broken]) < 2 * AMPLITUDE * self.scale(y)[self.broken]))
+
     def image(self, theory: Theory, state: Array, rule: Any) -> Array:
         """F, counted."""
         self.count += 1

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from statmech_attn.continuation import Branch, checked, locate, trace
+from statmech_attn.continuation import Branch, locate, trace
 from statmech_attn.events import Event, Fold, SymmetryBreaking
 from statmech_attn.registry import theory_class
 from statmech_attn.store import read_archive, replacing, write_archive

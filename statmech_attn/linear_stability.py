@@ -122,7 +122,8 @@ def stability_of(theory: Theory, state: Array, slope: Array, observables: Mappin
         values = np.linalg.eigvals(slope[np.ix_(group, group)])
         real = values.real[np.abs(values.imag) <= 1e-6 * np.abs(values)]
         rates[name] = float(np.max(real, initial=-math.inf))
-    return Stability(eigenvalues, rates, observables.get("replicon", math.nan), observables.get("jump_weight", math.nan))
+    replicon, jumps = (observables.get(name, math.nan) for name in ("replicon", "jump_weight"))
+    return Stability(eigenvalues, rates, replicon, jumps)
 
 
 def stability(found: Found, *, accuracy: float = 1e-5) -> Stability:
@@ -144,16 +145,15 @@ def stability(found: Found, *, accuracy: float = 1e-5) -> Stability:
     >>> import statmech_attn as sa
     >>> solution = sa.solve(sa.PositionalSemantic(alpha=1.24, omega=0.3), start="positional")
     >>> print({name: round(rate, 2) for name, rate in sa.stability(solution).rates.items()})
-    {'theta': 0.89}
+    {'theta': 0.33}
     """
     theory, state = found.theory, found.state
     rule = theory.rules(accuracy)[0]
 
-    def F(x: Array) -> Array:
+    def update(x: Array) -> Array:
         return theory.update(x, rule)
 
-    slope = jacobian(F, state, theory)
-    slope += odd_slope(F, theory, state)
+    slope = jacobian(update, state, theory) + odd_slope(update, theory, state)
     return stability_of(theory, state, slope, found.observables)
 
 

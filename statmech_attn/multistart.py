@@ -72,6 +72,7 @@ def _random_state(theory: Theory, random: np.random.Generator) -> Array:
     odd = np.any(theory.symmetries < 0, axis=0)
     state = np.where(odd, 0.0, state * np.exp(0.5 * random.standard_normal(state.size)))
     overlap = np.where(odd, random.uniform(-1, 1, state.size) * theory.scale(state), 0.0)
+    overlap *= random.integers(0, 2, state.size)  # half of them zero: solutions that keep a symmetry
     while theory.infeasibility(state + overlap):
         overlap *= 0.7
     return state + overlap
