@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from statmech_attn.continuation import Branch, load_branch, locate, trace
-    from statmech_attn.diagram import PhaseDiagram, load_diagram, local_pool, phase_diagram
     from statmech_attn.curve import Row
+    from statmech_attn.diagram import PhaseDiagram, load_diagram, local_pool, phase_diagram
     from statmech_attn.events import Crossing, Fold, SymmetryBreaking, Transition
     from statmech_attn.fixed_point import solve
     from statmech_attn.linear_stability import Stability, stability

@@ -9,7 +9,8 @@ between prediction and correction. All of it depends on the last two points only
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +18,20 @@ from scipy.optimize import brentq
 
 from statmech_attn.theory import Array
 
-__all__ = ["Node", "System", "Wall", "at_values", "correct", "joined", "land", "node_at", "packed", "unpacked", "walk"]
+__all__ = [
+    "Node",
+    "System",
+    "Wall",
+    "at_values",
+    "cubic",
+    "joined",
+    "land",
+    "node_at",
+    "packed",
+    "unpacked",
+    "walk",
+    "zero_between",
+]
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +41,13 @@ SMALLEST_STEP = 1e-6
 
 
 class Wall(NamedTuple):
-    """A coordinate that must stay on its side of a value: a walk that would cross lands there, ending with the sentence."""
+    """A coordinate that must stay on its side of a value: a walk that would cross lands there and ends."""
 
     coordinate: int
     value: float
     #: +1 above, -1 below, 0 where the walk begins.
     side: int
+    #: Why the walk ends there.
     sentence: str
 
 
@@ -72,7 +87,7 @@ class Node(NamedTuple):
 def correct(
     system: System, guess: Array, normal: Array, slopes: Array, scale: Array, tol: float, limit: int = 7
 ) -> tuple[Array, float] | None:
-    """The point of the curve on the plane through `guess` with the given normal, and its residual; None if not found."""
+    """The point of the curve on the plane through `guess` with a normal, and its residual; None if not found."""
     matrix = np.vstack([slopes, normal])
     y = guess
     r = system.residual(y)
@@ -243,7 +258,7 @@ def zero_between(
 def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], tol: float) -> list[Node]:
     """The nodes with further ones wherever the last coordinate takes one of the values."""
     result = [nodes[0]]
-    for a, b in zip(nodes, nodes[1:], strict=False):
+    for a, b in pairwise(nodes):
         inside = [v for v in values if (a.y[-1] - v) * (b.y[-1] - v) < 0]
         for value in sorted(inside, reverse=bool(a.y[-1] > b.y[-1])):
 
@@ -266,15 +281,25 @@ def distance(system: System, a: Array, b: Array) -> float:
 
 
 def walk(
-    system: System, begun: tuple[list[Node], str], tol: float, maximum_step: float, max_rows: int
-) -> Iterator[tuple[list[Node], str]]:
-    """Yield the growing list of nodes and the sentence with which it ends (empty before)."""
-    nodes, end = list(begun[0]), begun[1]
+    system: System,
+    nodes: list[Node],
+    tol: float,
+    maximum_step: float,
+    max_rows: int,
+    keep: Callable[[list[Node], str], object] | None = None,
+) -> tuple[list[Node], str]:
+    """Walk on from the last node: all nodes, and the sentence with which the walk ends (empty at `max_rows`).
+
+    `keep` is called with both after every step.
+    """
+    nodes, end = list(nodes), ""
     while not end and len(nodes) < max_rows:
         node, end = advance(system, nodes, tol, maximum_step)
         if node is not None:
-            nodes = [*nodes, node]
-        yield nodes, end
+            nodes.append(node)
+        if keep is not None:
+            keep(nodes, end)
+    return nodes, end
 
 
 def joined(system: System, walks: Sequence[tuple[list[Node], str]]) -> tuple[list[Node], tuple[str, str]]:

@@ -54,7 +54,7 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--accuracy", type=float, default=1e-4, help="chooses the quadrature rule (default 1e-4)")
     parser.add_argument("--workers", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--checkpoint", metavar="FILE", help="keep finished slices there, and resume from it")
-    parser.add_argument("--output", default="diagram", metavar="STEM", help="files STEM.png, .csv, _transitions.csv, .npz")
+    parser.add_argument("--output", default="diagram", metavar="STEM", help="files STEM.png, .csv, ...")
     parser.add_argument("--json", action="store_true", help="print the located transitions as JSON")
     parser.add_argument("--progress", action="store_true", help="show a progress bar")
     parser.set_defaults(run=_diagram)
@@ -162,7 +162,7 @@ def _diagram(arguments: argparse.Namespace) -> int:
     figure.colorbar(mesh, label="train loss, semantic - positional (relative)")
     plotting.plot_transitions(axes, diagram)
     axes.set_ylim(alpha[0], alpha[-1])
-    figure.legend(loc="outside right", fontsize=6, frameon=False)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", fontsize=6, frameon=False)
     with replacing(stem.with_name(stem.name + ".png")) as temporary:
         figure.savefig(temporary, dpi=200)
     print(f"wrote {stem}.png, .csv, _transitions.csv, .npz", file=sys.stderr)

@@ -164,7 +164,8 @@ class Branch:
             "events": [event.to_dict() for event in self.events],
         }
         arrays = {f"observable_{n}": getattr(self, n) for n in self.rows[0].observables}
-        arrays |= {"state": self.state, "potential": self.potential, "quadrature_error": self.quadrature_error, **packed(self.nodes, "")}
+        arrays |= {name: getattr(self, name) for name in ("state", "potential", "quadrature_error")}
+        arrays |= packed(self.nodes, "")
         write_archive(path, "branch", header, arrays)
 
     def __str__(self) -> str:
@@ -349,23 +350,27 @@ def trace(
         y = curve.coordinates(state, getattr(theory, parameter))
         found = land(curve, y, y.size - 1, y[-1], curve.linearise(y)[0], curve.scale(y), tol)
         if found is None:
-            raise ConvergenceError(f"{theory.name}, start {label!r}: the state does not satisfy the equations to tol {tol}")
+            raise ConvergenceError(f"{theory.name}, start {label!r}: the equations do not hold to tol {tol}")
         forward = np.zeros(y.size)
         forward[-1] = 1.0
         first = node_at(curve, *found, forward, min(0.02, maximum_step), 0.0)
         walks = [([first], ""), ([first._replace(tangent=-first.tangent)], "")]
 
-    def save() -> None:
-        if checkpoint is not None:
-            _save_walks(checkpoint, key, walks, curve.count)
-
     for k in range(2):
-        for nodes, end in walk(curve, walks[k], tol, maximum_step, max_rows):
+        nodes, end = walks[k]
+        if end:
+            continue
+
+        def keep(nodes: list[Node], end: str, k: int = k) -> None:
             walks[k] = (nodes, end)
             if callback is not None:
                 callback(len(nodes), float(nodes[-1].y[-1]), nodes[-1].y)
-            if len(nodes) % 8 == 0 or end:
-                save()
+            if checkpoint is not None and (len(nodes) % 8 == 0 or end):
+                _save_walks(checkpoint, key, walks, curve.count)
+
+        walks[k] = walk(curve, nodes, tol, maximum_step, max_rows, keep)
+    if checkpoint is not None:
+        _save_walks(checkpoint, key, walks, curve.count)
     return finish(curve, walks[::-1], label, at, events, tol)
 
 

@@ -6,6 +6,17 @@ the grid exactly. The boundaries are not read off the grid: folds, pitchforks, s
 user-defined crossings are located on every slice.
 
 A slice depends on nothing but its own parameters: the table is the same with one worker or many, resumed or not.
+
+On another machine nothing changes but the executor::
+
+    with statmech_attn.local_pool(4) as executor:                           # processes of this machine
+        statmech_attn.phase_diagram(..., executor=executor)
+
+    with dask.distributed.Client("scheduler:8786") as client:               # a dask cluster
+        statmech_attn.phase_diagram(..., executor=client.get_executor())
+
+    with mpi4py.futures.MPIPoolExecutor() as executor:                      # mpiexec -n 16 python -m mpi4py.futures ...
+        statmech_attn.phase_diagram(..., executor=executor)
 """
 
 from __future__ import annotations
@@ -80,9 +91,10 @@ class PhaseDiagram:
     failures: tuple[str, ...]
 
     def grid(self, name: str, start: str) -> Array:
-        """A column of one start over the grid, (first, second); the state of least potential where there are several."""
+        """A column of one start over the grid, (first, second); of several states that of least potential."""
         if start not in self.starts or name not in self.table:
-            raise KeyError(f"({name!r}, {start!r}): columns are {', '.join(self.table)}, starts {', '.join(self.starts)}")
+            columns, starts = ", ".join(self.table), ", ".join(self.starts)
+            raise KeyError(f"({name!r}, {start!r}): columns are {columns}, starts {starts}")
         (first, a), (second, b) = self.axes.items()
         result = np.full((a.size, b.size), np.nan)
         least = np.full((a.size, b.size), np.inf)
@@ -151,6 +163,8 @@ def load_diagram(path: str | os.PathLike[str]) -> PhaseDiagram:
 
 def local_pool(workers: int) -> ProcessPoolExecutor:
     """Processes on this machine, started afresh (spawn), with one thread each.
+
+    As with any spawned process, a script that uses it needs ``if __name__ == "__main__":`` around its main part.
 
     Examples
     --------
@@ -293,8 +307,8 @@ def _computed(
     for k, item in todo.items():
         try:
             futures[executor.submit(follow, item)] = k
-        except Exception as error:  # an executor that has died refuses work
-            yield k, error
+        except Exception as refusal:  # an executor that has died
+            yield k, refusal
     for future in as_completed(futures):
         error = future.exception()
         yield futures[future], future.result() if error is None else error
@@ -320,6 +334,7 @@ def follow(item: Slice) -> tuple[Table, Table]:
     tables, lists, branches = [], [], {}
     odd = np.any(item.theory.symmetries < 0, axis=0)
     names = [n for n, flips in zip(item.theory.order_parameters, odd, strict=True) if flips]
+    events: list[Event] = [Fold(), *(SymmetryBreaking(n) for n in names), *item.events]
     for start in item.starts:
         try:
             branch = trace(
@@ -328,7 +343,7 @@ def follow(item: Slice) -> tuple[Table, Table]:
             )  # fmt: skip
             found = [
                 (start, t)
-                for event in (Fold(), *(SymmetryBreaking(n) for n in names), *item.events)
+                for event in events
                 for t in locate(branch, event)
             ]
         except (ConvergenceError, ArithmeticError, np.linalg.LinAlgError) as error:

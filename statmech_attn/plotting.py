@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def plot_branch(axes: Axes, branch: Branch, name: str, *, colour: str | None = N
     # a segment is drawn as its less stable end
     ends = stable[:-1] & stable[1:]
     cuts = [0, *(np.flatnonzero(np.diff(ends.astype(int))) + 1).tolist(), len(ends)]
-    for a, b in zip(cuts, cuts[1:], strict=False):
+    for a, b in pairwise(cuts):
         if a < b:
             part = slice(a, b + 1)
             style = "-" if ends[a] else ":"

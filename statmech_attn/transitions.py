@@ -8,11 +8,10 @@ r"""Where two branches exchange equilibrium, where branches are born, and any su
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as with_changes
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -22,7 +21,6 @@ from statmech_attn.arclength import (
     Wall,
     at_values,
     cubic,
-    distance,
     joined,
     land,
     node_at,
@@ -166,7 +164,17 @@ def _equal(
     return points[root] if np.max(np.abs(states[0] - states[1]) / scale) > 1e-3 else None
 
 
-def switch(transition: Transition, interval: tuple[float, float], **settings: Any) -> tuple[Branch, Branch]:
+def switch(
+    transition: Transition,
+    interval: tuple[float, float],
+    *,
+    at: Sequence[float] = (),
+    events: Sequence[Event] | None = None,
+    tol: float = 1e-8,
+    accuracy: float = 1e-5,
+    maximum_step: float = 0.2,
+    max_rows: int = 500,
+) -> tuple[Branch, Branch]:
     """Both arms of the branch that starts at a pitchfork.
 
     Parameters
@@ -175,8 +183,8 @@ def switch(transition: Transition, interval: tuple[float, float], **settings: An
         A symmetry breaking.
     interval : (low, high)
         Where the parameter may go.
-    **settings
-        `at`, `events`, `tol`, `accuracy`, `maximum_step`, `max_rows`, as for :func:`.trace`.
+    at, events, tol, accuracy, maximum_step, max_rows
+        As for :func:`.trace`.
 
     Returns
     -------
@@ -187,6 +195,14 @@ def switch(transition: Transition, interval: tuple[float, float], **settings: An
     ------
     ValueError
         If the transition is not a pitchfork in a single order parameter.
+
+    Examples
+    --------
+    >>> import statmech_attn as sa
+    >>> base = sa.trace(sa.PositionalSemantic(alpha=0.7), "alpha", (0.6, 1.0), start="uninformed")
+    >>> up, down = sa.switch(base.events[0], (0.6, 1.0))
+    >>> print(base.events[0].name, round(float(up["m"][-1]), 3), round(float(down["m"][-1]), 3))
+    symmetry breaking in m 0.147 -0.147
     """
     event, theory, name = transition.event, transition.theory, transition.parameter_name
     if not isinstance(event, SymmetryBreaking):
@@ -195,11 +211,6 @@ def switch(transition: Transition, interval: tuple[float, float], **settings: An
     flips = [signs for signs in theory.symmetries if [i for i in range(signs.size) if signs[i] < 0] == group]
     if len(group) != 1 or not flips:
         raise ValueError(f"{transition.name}: the symmetry flips several order parameters at once")
-    at, events = settings.pop("at", ()), settings.pop("events", None)
-    tol, accuracy = settings.pop("tol", 1e-8), settings.pop("accuracy", 1e-5)
-    maximum_step, max_rows = settings.pop("maximum_step", 0.2), settings.pop("max_rows", 500)
-    if settings:
-        raise TypeError(f"{next(iter(settings))!r} is not a setting of switch")
     low, high = checked(theory, name, interval, at)
     i = group[0]
     broken = transition.states[0].copy()
@@ -214,35 +225,24 @@ def switch(transition: Transition, interval: tuple[float, float], **settings: An
     out[amplitude] = 1.0
     first = node_at(curve, *found, out, 0.02, 0.0)
     born = f"{theory.order_parameters[i]} vanishes: born at the pitchfork"
-    nodes, end = [first], ""
-    for nodes, end in walk(curve, ([first], ""), tol, maximum_step, max_rows):
-        pass
-    arm = finish(curve, [([first], born), (nodes, end)], f"{transition.name}", at, events, tol)
+    whole = walk(curve, [first], tol, maximum_step, max_rows)
+    arm = finish(curve, [([first], born), whole], transition.name, at, events, tol)
     return arm, _mirrored(arm, flips[0], curve)
 
 
 def _mirrored(branch: Branch, signs: Array, curve: Curve) -> Branch:
     """The branch under a symmetry that flips one order parameter, whose equation is invariant."""
-    flip = np.append(signs[curve.active], 1.0)
+    flip, full, both = np.append(signs[curve.active], 1.0), np.append(signs, 1.0), np.outer(signs, signs)
     nodes = tuple(
-        n._replace(y=n.y * flip, tangent=n.tangent * flip, slopes=n.slopes * flip, detail=n.detail * np.outer(signs, signs))
+        n._replace(y=n.y * flip, tangent=n.tangent * flip, slopes=n.slopes * flip, detail=n.detail * both)
         for n in branch.nodes
     )
-    rows = []
-    for row, node in zip(branch.rows, nodes, strict=True):
-        tangent = row.tangent * np.append(signs, 1.0)
-        rows.append(
-            Row(row.theory, row.parameter_name, row.state * signs, row.residual, row.quadrature_error, node.detail,
-                tangent, row.rule)
-        )  # fmt: skip
-    events = tuple(
-        Transition(**{**vars(e), "states": tuple(state * signs for state in e.states)}) for e in branch.events
+    rows = tuple(
+        with_changes(row, state=row.state * signs, tangent=row.tangent * full, jacobian=row.jacobian * both)
+        for row in branch.rows
     )
-    return Branch(**{**_fields(branch), "nodes": nodes, "rows": tuple(rows), "events": events})
-
-
-def _fields(branch: Branch) -> dict[str, Any]:
-    return {name: getattr(branch, name) for name in branch.__dataclass_fields__}
+    events = tuple(with_changes(e, states=tuple(state * signs for state in e.states)) for e in branch.events)
+    return with_changes(branch, nodes=nodes, rows=rows, events=events)
 
 
 # ---- events in a second parameter
@@ -257,7 +257,8 @@ class Extended:
         self.unit = abs(transition.parameter) or 1.0
         p = transition.parameter
         self.curves = [
-            Curve(self.theory, self.first, (p - self.unit, p + self.unit), state, accuracy) for state in transition.states
+            Curve(self.theory, self.first, (p - self.unit, p + self.unit), state, accuracy)
+            for state in transition.states
         ]
         sizes = [curve.active.size for curve in self.curves]
         self.parts = [slice(a, a + n) for a, n in zip(np.cumsum([0, *sizes[:-1]]).tolist(), sizes, strict=True)]
@@ -293,7 +294,9 @@ class Extended:
     def residual(self, y: Array) -> Array:
         return self._residual(y, None, None)[0]
 
-    def _residual(self, y: Array, known: tuple[Array, list[Row]] | None, changed: int | None) -> tuple[Array, list[Row]]:
+    def _residual(
+        self, y: Array, known: tuple[Array, list[Row]] | None, changed: int | None
+    ) -> tuple[Array, list[Row]]:
         """Equations and rows; what is known of a point that differs only in state number `changed` is kept."""
         result = np.full(y.size - 1, np.nan)
         try:
@@ -389,8 +392,8 @@ class Line:
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: {self.critical_name} from {self.critical[0]:.6g} to {self.critical[-1]:.6g}, {len(self)} rows, "
-            f"{self.evaluations} evaluations\n"
+            f"{self.name}: {self.critical_name} from {self.critical[0]:.6g} to {self.critical[-1]:.6g}, "
+            f"{len(self)} rows, {self.evaluations} evaluations\n"
             f"  first row at {self.parameter_name} = {self.parameter[0]:.6g}: {self.ends[0]}\n"
             f"  last row at {self.parameter_name} = {self.parameter[-1]:.6g}: {self.ends[1]}"
         )
@@ -459,19 +462,12 @@ def critical_line(
     forward = np.zeros(y.size)
     forward[-1] = 1.0
     start = node_at(system, *found, forward, 0.05, 0.0)
-    walks = []
-    for node in (start._replace(tangent=-start.tangent), start):
-        nodes, end = [node], ""
-        for nodes, end in walk(system, ([node], ""), tol, maximum_step, max_rows):
-            pass
-        walks.append((nodes, end))
-    nodes, ends = joined(system, walks)
+    both = (start._replace(tangent=-start.tangent), start)
+    nodes, ends = joined(system, [walk(system, [node], tol, maximum_step, max_rows) for node in both])
     nodes = at_values(system, nodes, at, tol)
     rows = tuple(_transition(system, transition, node) for node in nodes)
     columns = tuple(np.array([row.states[k] for row in rows]) for k in range(len(transition.states)))
-    return Line(
-        transition.name, theory, first, parameter, columns, tuple(nodes), ends, rows, system.count
-    )
+    return Line(transition.name, theory, first, parameter, columns, tuple(nodes), ends, rows, system.count)
 
 
 def _transition(system: Extended, like: Transition, node: Node) -> Transition:

@@ -118,15 +118,15 @@ def test_user_function(caplog):
 def test_resumed_equals_uninterrupted(tmp_path):
     whole = sa.trace(Scalar(-1.5, "cubic", -1.4), "p", (-1.5, 1.5))
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def kill(rows, parameter, coordinates):
         if rows == 20:
-            raise Killed
+            raise KilledError
 
     path = tmp_path / "walk.npz"
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         sa.trace(Scalar(-1.5, "cubic", -1.4), "p", (-1.5, 1.5), checkpoint=path, callback=kill)
     steps = []
     again = sa.trace(
@@ -136,7 +136,7 @@ def test_resumed_equals_uninterrupted(tmp_path):
     assert again.state.tobytes() == whole.state.tobytes()
     assert again.parameter.tobytes() == whole.parameter.tobytes()
     assert [str(e) for e in again.events] == [str(e) for e in whole.events]
-    with pytest.raises(ValueError, match="another walk.*maximum_step"):
+    with pytest.raises(ValueError, match=r"another walk.*maximum_step"):
         sa.trace(Scalar(-1.5, "cubic", -1.4), "p", (-1.5, 1.5), checkpoint=path, maximum_step=0.1)
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(ValueError, match="not a complete result"):
@@ -185,7 +185,7 @@ def test_wrong_input(parameter, interval, more, message):
 
 
 def test_a_start_that_does_not_exist_is_one_error():
-    with pytest.raises(sa.ConvergenceError, match="semantic.*does not converge at any of"):
+    with pytest.raises(sa.ConvergenceError, match=r"semantic.*does not converge at any of"):
         sa.trace(sa.PositionalSemantic(alpha=0.2, omega=0.3), "alpha", (0.1, 0.4), start="semantic")
 
 

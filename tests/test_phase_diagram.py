@@ -70,7 +70,8 @@ def test_files(diagram, tmp_path):
     assert isinstance(diagram.to_pandas(), pandas.DataFrame)
     labelled = diagram.to_xarray()
     assert isinstance(labelled, xarray.Dataset)
-    assert float(labelled["theta"].sel(start="semantic", alpha=1.2, omega=0.3)) == diagram.grid("theta", "semantic")[1, 1]
+    cell = labelled["theta"].sel(start="semantic", alpha=1.2, omega=0.3)
+    assert float(cell) == diagram.grid("theta", "semantic")[1, 1]
 
 
 @pytest.mark.slow
