@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from statmech_attn.theory import Array
 
@@ -259,20 +259,46 @@ def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], to
     """The nodes with further ones wherever the last coordinate takes one of the values."""
     result = [nodes[0]]
     for a, b in pairwise(nodes):
-        inside = [v for v in values if (a.y[-1] - v) * (b.y[-1] - v) < 0]
-        for value in sorted(inside, reverse=bool(a.y[-1] > b.y[-1])):
-
-            def beyond(u: float, value: float = value, a: Node = a, b: Node = b) -> float:
-                return float(cubic(system, a, b, u)[-1] - value)
-
-            guess = cubic(system, a, b, brentq(beyond, 0.0, 1.0))
-            found = land(system, guess, a.y.size - 1, value, a.slopes, system.scale(a.y), tol)
+        for u, value in _crossings(system, a, b, values):
+            found = _landed(system, a, b, u, value, tol)
             if found is None:
                 log.warning("no row at the requested value %g, near a point where the branch turns", value)
-                continue
-            result.append(node_at(system, *found, b.y - a.y, a.step, distance(system, result[-1].y, found[0])))
+            else:
+                result.append(node_at(system, *found, b.y - a.y, a.step, distance(system, result[-1].y, found[0])))
         result.append(b if result[-1] is a else b._replace(length=distance(system, result[-1].y, b.y)))
     return result
+
+
+def _crossings(system: System, a: Node, b: Node, values: Sequence[float]) -> list[tuple[float, float]]:
+    """Fractions of the way from a to b at which the last coordinate takes a value, in order, with the value."""
+
+    def last(u: float) -> float:
+        return float(cubic(system, a, b, u)[-1])
+
+    corners = [0.0, 1.0]
+    if a.tangent[-1] * b.tangent[-1] < 0:  # a fold in between
+        sign = -1.0 if a.tangent[-1] > 0 else 1.0
+        corners.insert(1, float(minimize_scalar(lambda u: sign * last(u), bounds=(0.0, 1.0), method="bounded").x))
+    found = []
+    for start, stop in pairwise(corners):
+        first = a.y[-1] if start == 0 else last(start)
+        final = b.y[-1] if stop == 1 else last(stop)
+        for value in values:
+            if (first - value) * (final - value) < 0:
+                found.append((float(brentq(lambda u, v=value: last(u) - v, start, stop)), value))
+    return sorted(found)
+
+
+def _landed(system: System, a: Node, b: Node, u: float, value: float, tol: float) -> tuple[Array, float] | None:
+    """The point of the curve near a fraction u of the way from a to b where the last coordinate has a value."""
+    coordinate = a.y.size - 1
+    found = land(system, cubic(system, a, b, u), coordinate, value, a.slopes, system.scale(a.y), tol)
+    if found is None:  # near a fold the slopes of a node will not do
+        near = between(system, a, b, u, tol)
+        if near is not None:
+            slopes = system.linearise(near[0])[0]
+            found = land(system, near[0], coordinate, value, slopes, system.scale(near[0]), tol)
+    return found
 
 
 def distance(system: System, a: Array, b: Array) -> float:
