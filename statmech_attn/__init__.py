@@ -54,7 +54,7 @@ _HOME = {
     "switch": "transitions",
     "trace": "continuation",
 }
-_SUBPACKAGES = ("positional_semantic",)
+_SUBPACKAGES = ("induction", "positional_semantic")
 
 __all__ = [
     "Branch",

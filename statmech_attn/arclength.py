@@ -231,7 +231,12 @@ def between(system: System, a: Node, b: Node, u: float, tol: float) -> tuple[Arr
 
 
 def zero_between(
-    system: System, a: Node, b: Node, function: Callable[[Array], float], tol: float
+    system: System,
+    a: Node,
+    b: Node,
+    function: Callable[[Array], float],
+    tol: float,
+    within: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Array, float] | None:
     """The point between two nodes where a function of y vanishes; None if it does not change sign."""
     points: dict[float, tuple[Array, float]] = {0.0: (a.y, a.residual), 1.0: (b.y, b.residual)}
@@ -245,10 +250,9 @@ def zero_between(
         return function(points[u][0])
 
     try:
-        left, right = value(0.0), value(1.0)
-        if left * right > 0:
+        if value(within[0]) * value(within[1]) > 0:
             return None
-        u = float(brentq(value, 0.0, 1.0, xtol=1e-9, rtol=1e-9))
+        u = float(brentq(value, *within, xtol=1e-9, rtol=1e-9))
         value(u)
     except ArithmeticError:
         return None
@@ -259,8 +263,8 @@ def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], to
     """The nodes with further ones wherever the last coordinate takes one of the values."""
     result = [nodes[0]]
     for a, b in pairwise(nodes):
-        for u, value in _crossings(system, a, b, values):
-            found = _landed(system, a, b, u, value, tol)
+        for u, value, within in _crossings(system, a, b, values):
+            found = _landed(system, a, b, u, value, within, tol)
             if found is None:
                 log.warning("no row at the requested value %g, near a point where the branch turns", value)
             else:
@@ -269,8 +273,10 @@ def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], to
     return result
 
 
-def _crossings(system: System, a: Node, b: Node, values: Sequence[float]) -> list[tuple[float, float]]:
-    """Fractions of the way from a to b at which the last coordinate takes a value, in order, with the value."""
+def _crossings(
+    system: System, a: Node, b: Node, values: Sequence[float]
+) -> list[tuple[float, float, tuple[float, float]]]:
+    """Where the last coordinate takes a value, in order: fraction of the way from a to b, value, fractions around it."""
 
     def last(u: float) -> float:
         return float(cubic(system, a, b, u)[-1])
@@ -285,19 +291,21 @@ def _crossings(system: System, a: Node, b: Node, values: Sequence[float]) -> lis
         final = b.y[-1] if stop == 1 else last(stop)
         for value in values:
             if (first - value) * (final - value) < 0:
-                found.append((float(brentq(lambda u, v=value: last(u) - v, start, stop)), value))
+                u = float(brentq(lambda u, v=value: last(u) - v, start, stop))
+                found.append((u, value, (start, stop)))
     return sorted(found)
 
 
-def _landed(system: System, a: Node, b: Node, u: float, value: float, tol: float) -> tuple[Array, float] | None:
+def _landed(
+    system: System, a: Node, b: Node, u: float, value: float, within: tuple[float, float], tol: float
+) -> tuple[Array, float] | None:
     """The point of the curve near a fraction u of the way from a to b where the last coordinate has a value."""
-    coordinate = a.y.size - 1
-    found = land(system, cubic(system, a, b, u), coordinate, value, a.slopes, system.scale(a.y), tol)
-    if found is None:  # near a fold the slopes of a node will not do
-        near = between(system, a, b, u, tol)
+    last = a.y.size - 1
+    found = land(system, cubic(system, a, b, u), last, value, a.slopes, system.scale(a.y), tol)
+    if found is None:  # near a fold the parameter is a poor coordinate, and the slopes of a node will not do
+        near = zero_between(system, a, b, lambda y: float(y[last] - value), tol, within)
         if near is not None:
-            slopes = system.linearise(near[0])[0]
-            found = land(system, near[0], coordinate, value, slopes, system.scale(near[0]), tol)
+            found = land(system, near[0], last, value, system.linearise(near[0])[0], system.scale(near[0]), tol)
     return found
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from statmech_attn import __version__
+from statmech_attn.induction.commands import add_parser as add_induction
 
 if TYPE_CHECKING:
     from statmech_attn.theory import Solution, Theory
@@ -28,7 +29,7 @@ THEORY_NAMES = ("positional-semantic",)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit code."""
-    from statmech_attn.branch_commands import add_parsers
+    from statmech_attn.branch_commands import add_parsers as add_branches
 
     logging.basicConfig(format="%(message)s")
     parser = argparse.ArgumentParser(
@@ -37,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_solve(commands)
-    add_parsers(commands)
+    add_branches(commands)
+    add_induction(commands)
     arguments = parser.parse_args(argv)
     try:
         code: int = arguments.run(arguments)
@@ -112,12 +114,8 @@ def _solve(arguments: argparse.Namespace) -> int:
 
 
 def equilibrium(solutions: Sequence[Solution]) -> Solution | None:
-    """The converged solution of smallest potential."""
-    converged = [s for s in solutions if s.converged]
-    return min(converged, key=lambda s: s.train_loss, default=None)
-
-
-COLUMNS = ("train_loss", "test_error", "linear_baseline", "replicon", "jump_weight")
+    """The converged solution of smallest potential (the first observable of every theory)."""
+    return min((s for s in solutions if s.converged), key=lambda s: next(iter(s.observables.values())), default=None)
 
 
 def _rows(theory: Theory, solutions: Sequence[Solution]) -> list[dict[str, Any]]:
@@ -129,7 +127,7 @@ def _rows(theory: Theory, solutions: Sequence[Solution]) -> list[dict[str, Any]]
             "equilibrium": s is best,
             **{name: s[name] for name in theory.order_parameters},
             **{f"{name}_error": float(e) for name, e in zip(theory.order_parameters, s.errors, strict=True)},
-            **{name: s.observables[name] for name in COLUMNS if name in s.observables},
+            **s.observables,
             "residual": s.residual,
             "quadrature_error": s.quadrature_error,
             "status": s.status.kind,
@@ -153,9 +151,10 @@ def _csv(theory: Theory, solutions: Sequence[Solution]) -> str:
 
 
 def _table(theory: Theory, solutions: Sequence[Solution]) -> str:
-    """A row for every branch; * marks the equilibrium, errors stand below in parentheses' digits."""
+    """A row for every branch that exists, with its first two observables; * marks the equilibrium."""
     names = theory.order_parameters
-    head = ["branch", *names, "train_loss", "test_error", "residual", "quadrature"]
+    shown = list(solutions[0].observables)[:2]
+    head = ["branch", *names, *shown, "residual", "quadrature"]
     best = equilibrium(solutions)
     rows = []
     remarks = []
@@ -166,15 +165,15 @@ def _table(theory: Theory, solutions: Sequence[Solution]) -> str:
         rows.append(
             [("* " if s is best else "  ") + s.start]
             + [f"{s[n]:.6g}" for n in names]
-            + [f"{s.train_loss:.7g}", f"{s.test_error:.6g}", f"{s.residual:.0e}", f"{s.quadrature_error:.0e}"]
+            + [f"{s.observables[n]:.7g}" for n in shown]
+            + [f"{s.residual:.0e}", f"{s.quadrature_error:.0e}"]
         )
         if not s.converged:
             remarks.append(f"{s.start}: {s.status}")
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = ["  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
-             for row in [head, *rows]]  # fmt: skip
+    lines = ["  ".join(map(str.rjust, row, widths)) for row in [head, *rows]]
     baseline = next((s.linear_baseline for s in solutions if "linear_baseline" in s.observables), None)
     if baseline is not None:
         lines += ["", f"linear layer: test error {baseline:.6g}   (test errors are half the mean squared error)"]
-    lines.append("*: equilibrium, the smallest training loss.  quadrature: relative error of the order parameters")
+    lines.append(f"*: equilibrium, smallest {shown[0]}.  quadrature: error over the scale of the order parameters")
     return "\n".join([str(theory), "", *lines, *remarks])

@@ -157,7 +157,7 @@ def _newton(run: _Run, derivative: Callable[[Array], Array] | None) -> None:
         x, image, residual = run.state, run.image, run.residual
         slope = jacobian(run.F, x, run.F.theory) if derivative is None else np.asarray(derivative(x))
         try:
-            step = np.linalg.solve(np.eye(x.size) - slope, image - x)
+            step: Array = np.linalg.solve(np.eye(x.size) - slope, image - x).astype(np.float64)
         except np.linalg.LinAlgError:
             run.stop("stalled", f"1 - F' is singular at residual {residual:.1e} > tol {run.tol:.1e}")
             return
@@ -352,7 +352,7 @@ def solve(
     >>> import statmech_attn as sa
     >>> solution = sa.solve(sa.PositionalSemantic(alpha=1.24, omega=0.3), start="semantic")
     >>> print(f"{solution['theta']:.4f} {solution.branch} {solution.converged}")
-    0.1171 semantic True
+    0.1172 semantic True
     """
     if rule is not None:
         theory = theory.under(rule)

@@ -42,8 +42,7 @@ def plot_against(axes: Axes, branches: Mapping[str, Sequence[Solution]], paramet
         if not solutions:
             continue
         x = [getattr(s.theory, parameter) for s in solutions]
-        y = [s[name] if name in s.theory.order_parameters else s.observables[name] for s in solutions]
-        axes.plot(x, y, color=COLOURS.get(branch), label=branch)
+        axes.plot(x, [s[name] for s in solutions], color=COLOURS.get(branch), label=branch)
     axes.set_xlabel(parameter)
     axes.set_ylabel(name.replace("_", " "))
     return axes

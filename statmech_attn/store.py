@@ -67,8 +67,7 @@ def read_archive(path: StrPath, kind: str) -> tuple[dict[str, Any], dict[str, Ar
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     try:
-        # numpy leaves a damaged file open if it opens it itself
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop("header")))
         written = header["format"], header["kind"]

@@ -58,7 +58,7 @@ class Theory(Protocol):
         ...
 
     def observables(self, state: Array, rule: Any) -> dict[str, float]:
-        """Named numbers of a state, the potential among them under its own name."""
+        """Named numbers of a state; the first is the potential, under the name it has in the field."""
         ...
 
     def infeasibility(self, state: Array) -> str:
@@ -161,7 +161,13 @@ class Solution:
         return self.status.kind == "converged"
 
     def __getitem__(self, name: str) -> float:
-        return float(self.state[_position(self.theory, name)])
+        """An order parameter or observable by name."""
+        names = self.theory.order_parameters
+        if name in names:
+            return float(self.state[names.index(name)])
+        if name in self.observables:
+            return self.observables[name]
+        raise KeyError(f"{self.theory.name} has no {name!r}; it has {', '.join((*names, *self.observables))}")
 
     def __getattr__(self, name: str) -> float:
         if not name.startswith("_"):
@@ -213,15 +219,6 @@ class Solution:
 
 def _plain(x: float) -> float | None:
     return float(x) if math.isfinite(x) else None
-
-
-def _position(theory: Theory, name: str) -> int:
-    try:
-        return theory.order_parameters.index(name)
-    except ValueError:
-        raise KeyError(
-            f"{name!r} is not an order parameter of {theory.name}: {', '.join(theory.order_parameters)}"
-        ) from None
 
 
 def parameters_of(theory: Theory) -> dict[str, Any]:
