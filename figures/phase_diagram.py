@@ -24,8 +24,8 @@ HERE = Path(__file__).parent
 OMEGAS = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.42]
 
 
-def lines() -> dict[str, list[sa.Line]]:
-    """Every line, followed from branches at one or two values of omega; two pieces for r_theta and the fold."""
+def lines() -> dict[str, sa.Line]:
+    """Every line, followed from branches at one value of omega."""
     settings = {"accuracy": 1e-4}
     at_03, at_0, at_022 = (sa.PositionalSemantic(alpha=a, omega=w) for a, w in ((1.24, 0.3), (0.6, 0.0), (1.0, 0.22)))
     events = [sa.SymmetryBreaking("m"), sa.SymmetryBreaking("theta"), sa.Crossing(linear_excess, "linear")]
@@ -47,25 +47,27 @@ def lines() -> dict[str, list[sa.Line]]:
         "positional stable below": by_name["symmetry breaking in theta"],
         "positional fold": fold,
     }
-    top = {"positional stable below": 0.26, "positional fold": 0.24, "upper m-pitchfork": 0.35}
+    top = {"positional stable below": 0.26, "positional fold": 0.3, "upper m-pitchfork": 0.35}
     found = {}
     for name, event in start.items():
         high = top.get(name, OMEGAS[-1])
         at = [w for w in OMEGAS if w <= high]
-        found[name] = [sa.critical_line(event, "omega", (0.0, high), at=at, **settings)]
-        print(name, found[name][0])
+        # the equation of a fold differentiates twice and needs the finer rule; below omega = .15 it lies at alpha > 5
+        low, accuracy = (0.15, 1e-5) if name == "positional fold" else (0.0, 1e-4)
+        at = [w for w in at if w >= low]
+        found[name] = sa.critical_line(event, "omega", (low, high), at=at, accuracy=accuracy)
+        print(name, found[name])
     return found
 
 
-def write(found: dict[str, list[sa.Line]], path: Path) -> None:
+def write(found: dict[str, sa.Line], path: Path) -> None:
     """Lines as CSV."""
     with replacing(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["line", "omega", "alpha", "residual"])
-        for name, pieces in found.items():
-            for line in pieces:
-                rows = zip(line["omega"].tolist(), line["alpha"].tolist(), line.residual.tolist(), strict=True)
-                writer.writerows([name, *row] for row in rows)
+        for name, line in found.items():
+            rows = zip(line["omega"].tolist(), line["alpha"].tolist(), line.residual.tolist(), strict=True)
+            writer.writerows([name, *row] for row in rows)
 
 
 def read(path: Path) -> dict[str, np.ndarray]:

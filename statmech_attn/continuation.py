@@ -325,7 +325,7 @@ def trace(
     >>> import statmech_attn as sa
     >>> branch = sa.trace(sa.PositionalSemantic(alpha=1.0, omega=0.3), "alpha", (0.5, 1.2), start="semantic")
     >>> print(f"{branch.parameter[0]:.3f}", branch.ends[0])
-    0.720 theta vanishes: born at a pitchfork of the branch with theta = 0
+    0.719 theta vanishes: born at a pitchfork of the branch with theta = 0
     """
     low, high = checked(theory, parameter, interval, at)
     if not maximum_step > SMALLEST_STEP or max_rows < 1:
@@ -413,7 +413,7 @@ def locate(branch: Branch, event: Event, curve: Curve | None = None) -> tuple[Tr
     >>> import statmech_attn as sa
     >>> branch = sa.trace(sa.PositionalSemantic(alpha=1.0, omega=0.3), "alpha", (0.5, 1.2), start="semantic")
     >>> print(f"{sa.locate(branch, sa.SymmetryBreaking('m'))[0].parameter:.3f}")
-    0.827
+    0.826
     """
     curve = curve or branch.curve()
     nodes, rows = branch.nodes, branch.rows

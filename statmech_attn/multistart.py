@@ -48,7 +48,7 @@ def solutions(
     >>> import statmech_attn as sa
     >>> found = sa.solutions(sa.PositionalSemantic(alpha=0.65), seed=1)
     >>> [s.branch for s in found]
-    ['semantic', 'mixed', 'positional', 'uninformed']
+    ['semantic', 'positional', 'mixed', 'uninformed']
     """
     if starts < 1:
         raise ValueError(f"starts={starts!r} must be at least 1")

@@ -442,7 +442,7 @@ def critical_line(
     >>> birth = sa.trace(model, "alpha", (0.6, 1.0), start="semantic").events[-1]
     >>> line = sa.critical_line(birth, "omega", (0.2, 0.3), at=[0.2])
     >>> print(birth.name, f"{line['alpha'][0]:.3f}")
-    symmetry breaking in theta 0.636
+    symmetry breaking in theta 0.620
     """
     if transition.event is None:
         raise ValueError(f"transition {transition.name!r} was read from a file: locate it again to follow it")
