@@ -276,7 +276,7 @@ def at_values(system: System, nodes: Sequence[Node], values: Sequence[float], to
 def _crossings(
     system: System, a: Node, b: Node, values: Sequence[float]
 ) -> list[tuple[float, float, tuple[float, float]]]:
-    """Where the last coordinate takes a value, in order: fraction of the way from a to b, value, fractions around it."""
+    """Where the last coordinate takes a value, in order: fraction of the way, value, fractions around it."""
 
     def last(u: float) -> float:
         return float(cubic(system, a, b, u)[-1])

@@ -29,7 +29,7 @@ from statmech_attn.arclength import (
     walk,
     zero_between,
 )
-from statmech_attn.curve import Curve, Row, position
+from statmech_attn.curve import Curve, Row
 from statmech_attn.events import Event, Fold, SymmetryBreaking, Transition
 from statmech_attn.fixed_point import solve
 from statmech_attn.linear_stability import Stability, blocks
@@ -67,7 +67,8 @@ class Branch:
     events : tuple of Transition
         What was located.
     evaluations : int
-        Evaluations of F for all of it, slopes, stability, quadrature errors and events included.
+        Evaluations of F for all of it, slopes, stability, quadrature errors and events included. The potential and the
+        observables of a row are computed on use and are not among them.
     """
 
     theory: Theory
@@ -126,13 +127,13 @@ class Branch:
         return np.array([s.static for s in self.stability])
 
     def __getitem__(self, name: str) -> Array:
-        column: Array = self.state[:, position(self.theory, name)]
-        return column
+        """(k,) column of an order parameter or observable."""
+        return np.array([row[name] for row in self.rows])
 
     def __getattr__(self, name: str) -> Array:
-        if name.startswith("_") or not self.rows or name not in self.rows[0].observables:
+        if name.startswith("_") or name not in self.rows[0].observables:
             raise AttributeError(f"a branch has no {name!r}")
-        return np.array([row.observables[name] for row in self.rows])
+        return self[name]
 
     def curve(self) -> Curve:
         """Its equations."""

@@ -18,7 +18,7 @@ from statmech_attn.arclength import Node, Wall
 from statmech_attn.linear_stability import AMPLITUDE, Stability, blocks, odd_slope, stability_of
 from statmech_attn.theory import Array, Theory, replace
 
-__all__ = ["Curve", "Row", "position"]
+__all__ = ["Curve", "Row"]
 
 #: Relative width of the one-sided differences that give slopes for the corrector.
 WIDTH = 5e-4
@@ -34,7 +34,7 @@ class Row:
         At the row's parameter.
     parameter_name : str
     state : (n,) array
-        Order parameters; ``row["q"]`` reads one.
+        Order parameters; ``row["q"]`` reads one, ``row["train_loss"]`` an observable.
     residual : float
         max |F(x) - x| / scale at the state, |F_i/x_i - 1| for an order parameter that breaks a symmetry.
     quadrature_error : float
@@ -79,7 +79,13 @@ class Row:
         return stability_of(self.theory, self.state, self.jacobian, self.observables)
 
     def __getitem__(self, name: str) -> float:
-        return float(self.state[position(self.theory, name)])
+        """An order parameter or observable by name."""
+        names = self.theory.order_parameters
+        if name in names:
+            return float(self.state[names.index(name)])
+        if name in self.observables:
+            return self.observables[name]
+        raise KeyError(f"{self.theory.name} has no {name!r}; it has {', '.join((*names, *self.observables))}")
 
     def __getattr__(self, name: str) -> float:
         if not name.startswith("_"):
@@ -92,12 +98,6 @@ class Row:
     def __str__(self) -> str:
         state = ", ".join(f"{n}={x:.8g}" for n, x in zip(self.theory.order_parameters, self.state, strict=True))
         return f"{self.parameter_name}={self.parameter:.8g}: {state} (residual {self.residual:.1e}); {self.stability}"
-
-
-def position(theory: Theory, name: str) -> int:
-    if name not in theory.order_parameters:
-        raise KeyError(f"{name!r} is not an order parameter of {theory.name}: {', '.join(theory.order_parameters)}")
-    return theory.order_parameters.index(name)
 
 
 class Curve:

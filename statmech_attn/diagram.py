@@ -73,7 +73,8 @@ class PhaseDiagram:
     starts : tuple of str
     table : dict of (k,) arrays
         A row for every start and grid point (several where a branch passes a value more than once): parameters,
-        `start`, `status` ("followed", "absent", or what failed), order parameters, `potential`, observables,
+        `start`, `status` ("followed", "absent", "not found: ..." or
+        "failed: ..."), order parameters, `potential`, observables,
         `residual`, `quadrature_error`, `static` (1 where the potential is stable, 0 where not), `iteration` (spectral
         radius), `rate_...`. Numbers are nan where there is no state.
     transitions : dict of (k,) arrays
@@ -301,7 +302,10 @@ def _computed(
     """Results as they come, or the exception instead."""
     if executor is None:
         for k, item in todo.items():
-            yield k, follow(item)
+            try:
+                yield k, follow(item)
+            except Exception as failure:  # as of a worker: one slice is lost, not all
+                yield k, failure
         return
     futures: dict[Future[tuple[Table, Table]], int] = {}
     for k, item in todo.items():
@@ -347,7 +351,7 @@ def follow(item: Slice) -> tuple[Table, Table]:
                 for t in locate(branch, event)
             ]
         except (ConvergenceError, ArithmeticError, np.linalg.LinAlgError) as error:
-            tables.append(_absent(item, start, item.grid, f"absent: {error}"))
+            tables.append(_absent(item, start, item.grid, f"not found: {error}"))
             continue
         branches[start] = branch
         tables.append(_rows(item, start, branch))

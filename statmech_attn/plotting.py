@@ -69,7 +69,7 @@ def save_order_parameters(theory: Any, path: str | os.PathLike[str], points: int
 def plot_branch(axes: Axes, branch: Branch, name: str, *, colour: str | None = None, label: str | None = None) -> Axes:
     """Draw a column of a branch against its parameter: solid where the potential is stable, dotted where not."""
     colour = colour or COLOURS.get(branch.start, "#009E73")
-    column = branch[name] if name in branch.theory.order_parameters else getattr(branch, name)
+    column = branch[name]
     stable = branch.static
     # a segment is drawn as its less stable end
     ends = stable[:-1] & stable[1:]

@@ -56,7 +56,7 @@ def test_absent_branches_are_marked():
     assert found.table["status"].tolist() == ["followed", "absent", "absent", "absent"]
     assert np.isnan(found.grid("theta", "semantic")[:3, 0]).all()
     nothing = sa.phase_diagram(MODEL, starts=("semantic",), alpha=[0.2, 0.4], omega=[0.3])
-    assert all(status.startswith("absent: ") for status in nothing.table["status"])
+    assert all(status.startswith("not found: ") for status in nothing.table["status"])
 
 
 def test_files(diagram, tmp_path):
