@@ -53,7 +53,7 @@ def lines() -> dict[str, sa.Line]:
         high = top.get(name, OMEGAS[-1])
         at = [w for w in OMEGAS if w <= high]
         # the equation of a fold differentiates twice and needs the finer rule; below omega = .15 it lies at alpha > 5
-        low, accuracy = (0.15, 1e-5) if name == "positional fold" else (0.0, 1e-4)
+        low, accuracy = (0.15, 1e-5) if name == "positional fold" else (0.0, 1e-6 if name == "theta-pitchfork" else 1e-4)
         at = [w for w in at if w >= low]
         found[name] = sa.critical_line(event, "omega", (low, high), at=at, accuracy=accuracy)
         print(name, found[name])

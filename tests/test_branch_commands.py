@@ -51,6 +51,7 @@ def test_trace_says_what_is_wrong(capsys, more, code, message):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_diagram(capsys, tmp_path):
     stem = str(tmp_path / "plane")
     command = ["diagram", "positional-semantic", "--alpha", "1", "1.5", "3", "--omega", "0.28", "0.3", "2", "--json",
