@@ -1,7 +1,8 @@
 """Genealogy of the branches in alpha: where each is born, from which, and where it is stable.
 
 Columns: omega = 0.1 (the positional branch is an island between two pitchforks), 0.22 (its upper pitchfork is met from
-above: the branch turns back at a fold) and 0.3 (the fold has gone to infinity; a second positional branch is born).
+above: the branch turns back at a fold) and 0.3 (beyond the tip of the line of folds, at omega = 0.241, the branch runs
+on; the upper pitchfork bears a second, unstable positional branch).
 Solid: no direction of the potential is unstable; dotted: some are. Data: bifurcation_<omega>_<k>.npz.
 
     python figures/bifurcation.py

@@ -52,8 +52,9 @@ def lines() -> dict[str, sa.Line]:
     for name, event in start.items():
         high = top.get(name, OMEGAS[-1])
         at = [w for w in OMEGAS if w <= high]
-        # the equation of a fold differentiates twice and needs the finer rule; below omega = .15 it lies at alpha > 5
-        low, accuracy = (0.15, 1e-5) if name == "positional fold" else (0.0, 1e-6 if name == "theta-pitchfork" else 1e-4)
+        # a fold differentiates twice, the theta-pitchfork divides by theta: both need a finer rule
+        accuracy = {"positional fold": 1e-5, "theta-pitchfork": 1e-6}.get(name, 1e-4)
+        low = 0.15 if name == "positional fold" else 0.0  # below, it lies at alpha > 5
         at = [w for w in at if w >= low]
         found[name] = sa.critical_line(event, "omega", (low, high), at=at, accuracy=accuracy)
         print(name, found[name])

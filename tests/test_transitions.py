@@ -113,9 +113,9 @@ def lines():
     jump = sa.coexistence(semantic, positional)
     events = (jump, beats, positional.events[0], birth, stable)
     # the rate at a pitchfork divides by a small amplitude and needs the finer rule
-    finer = {True: 1e-6, False: 1e-4}
     found = [
-        sa.critical_line(e, "omega", (0.0, 0.42), at=omegas, accuracy=finer[e is birth], maximum_step=0.5) for e in events
+        sa.critical_line(event, "omega", (0.0, 0.42), at=omegas, accuracy=1e-6 if event is birth else 1e-4)
+        for event in events
     ]
     return [*found, sa.critical_line(at_zero.events[0], "omega", (0.0, 0.2), at=[0.0, 0.1, 0.2], accuracy=1e-4)]
 
