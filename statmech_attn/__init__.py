@@ -9,36 +9,83 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from statmech_attn.continuation import Branch, load_branch, locate, trace
+    from statmech_attn.curve import Row
+    from statmech_attn.diagram import PhaseDiagram, load_diagram, local_pool, phase_diagram
+    from statmech_attn.events import Crossing, Fold, SymmetryBreaking, Transition
     from statmech_attn.fixed_point import solve
+    from statmech_attn.linear_stability import Stability, stability
+    from statmech_attn.multistart import solutions
     from statmech_attn.positional_semantic import PositionalSemantic
     from statmech_attn.store import load, save
     from statmech_attn.theory import ConvergenceError, Solution, Status, Theory, replace
+    from statmech_attn.transitions import Line, coexistence, critical_line, switch
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Branch": "continuation",
     "ConvergenceError": "theory",
+    "Crossing": "events",
+    "Fold": "events",
+    "Line": "transitions",
+    "PhaseDiagram": "diagram",
     "PositionalSemantic": "positional_semantic",
+    "Row": "curve",
     "Solution": "theory",
+    "Stability": "linear_stability",
     "Status": "theory",
+    "SymmetryBreaking": "events",
     "Theory": "theory",
+    "Transition": "events",
+    "coexistence": "transitions",
+    "critical_line": "transitions",
     "load": "store",
+    "load_branch": "continuation",
+    "load_diagram": "diagram",
+    "local_pool": "diagram",
+    "locate": "continuation",
+    "phase_diagram": "diagram",
     "replace": "theory",
     "save": "store",
+    "solutions": "multistart",
     "solve": "fixed_point",
+    "stability": "linear_stability",
+    "switch": "transitions",
+    "trace": "continuation",
 }
 _SUBPACKAGES = ("induction", "positional_semantic")
 
 __all__ = [
+    "Branch",
     "ConvergenceError",
+    "Crossing",
+    "Fold",
+    "Line",
+    "PhaseDiagram",
     "PositionalSemantic",
+    "Row",
     "Solution",
+    "Stability",
     "Status",
+    "SymmetryBreaking",
     "Theory",
+    "Transition",
+    "coexistence",
+    "critical_line",
     "load",
+    "load_branch",
+    "load_diagram",
+    "local_pool",
+    "locate",
+    "phase_diagram",
     "replace",
     "save",
+    "solutions",
     "solve",
+    "stability",
+    "switch",
+    "trace",
 ]
 
 

@@ -28,6 +28,8 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit code."""
+    from statmech_attn.branch_commands import add_parsers as add_branches
+
     logging.basicConfig(format="%(message)s")
     parser = argparse.ArgumentParser(
         prog="statmech-attn", description="Statistical mechanics of attention.", allow_abbrev=False
@@ -35,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_solve(commands)
+    add_branches(commands)
     add_induction(commands)
     arguments = parser.parse_args(argv)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,10 @@ from statmech_attn.theory import Array, Solution, replace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_against", "save_order_parameters", "scan"]
+    from statmech_attn.continuation import Branch
+    from statmech_attn.diagram import PhaseDiagram
+
+__all__ = ["plot_against", "plot_branch", "plot_loss_difference", "plot_transitions", "save_order_parameters", "scan"]
 
 # Okabe and Ito's colours, distinguishable by colour-blind readers
 COLOURS = {"uninformed": "#000000", "positional": "#0072B2", "semantic": "#D55E00", "mixed": "#009E73"}
@@ -61,3 +65,53 @@ def save_order_parameters(theory: Any, path: str | os.PathLike[str], points: int
             axes.axvline(theory.alpha, color="0.8", zorder=0)
         figure.axes[0].legend(frameon=False)
         figure.savefig(temporary, dpi=150)
+
+
+def plot_branch(axes: Axes, branch: Branch, name: str, *, colour: str | None = None, label: str | None = None) -> Axes:
+    """Draw a column of a branch against its parameter: solid where the potential is stable, dotted where not."""
+    colour = colour or COLOURS.get(branch.start, "#009E73")
+    column = branch[name]
+    stable = branch.static
+    # a segment is drawn as its less stable end
+    ends = stable[:-1] & stable[1:]
+    cuts = [0, *(np.flatnonzero(np.diff(ends.astype(int))) + 1).tolist(), len(ends)]
+    for a, b in pairwise(cuts):
+        if a < b:
+            part = slice(a, b + 1)
+            style = "-" if ends[a] else ":"
+            axes.plot(branch.parameter[part], column[part], style, color=colour, label=label)
+            label = None
+    axes.set_xlabel(branch.parameter_name)
+    axes.set_ylabel(name.replace("_", " "))
+    return axes
+
+
+def plot_loss_difference(axes: Axes, diagram: PhaseDiagram, start: str, other: str) -> Any:
+    """Colour the plane by the potential of one branch minus that of another, in units of their mean; the mesh drawn."""
+    (first, a), (second, b) = diagram.axes.items()
+    one, two = diagram.grid("potential", start), diagram.grid("potential", other)
+    difference = (one - two) / (0.5 * (one + two))
+    size = float(np.nanmax(np.abs(difference)))
+    mesh = axes.pcolormesh(b, a, difference, cmap="PuOr_r", vmin=-size, vmax=size, shading="nearest", rasterized=True)
+    axes.set_xlabel(second)
+    axes.set_ylabel(first)
+    return mesh
+
+
+def plot_transitions(axes: Axes, diagram: PhaseDiagram) -> Axes:
+    """Draw the located events of a diagram as lines over the slices; a line for every event of every branch."""
+    table = diagram.transitions
+    first, second = diagram.axes
+    pairs = dict.fromkeys(zip(table["name"].tolist(), table["start"].tolist(), strict=True)) if table else {}
+    for k, (name, start) in enumerate(pairs):
+        rows = (table["name"] == name) & (table["start"] == start)
+        style = {"color": "black", "linewidth": 2.0} if name == "coexistence" else {"color": f"C{k}", "marker": "."}
+        label = f"{name} ({start.replace('|', ', ')})"
+        # a branch may meet an event twice on a slice: points, joined only where there is one
+        alone = np.array([np.sum(rows & (table[second] == v)) == 1 for v in table[second][rows]], dtype=bool)
+        joined = np.where(alone, table[first][rows], np.nan)
+        line = axes.plot(table[second][rows], joined, label=label, **style)[0]
+        axes.plot(table[second][rows][~alone], table[first][rows][~alone], ".", color=line.get_color())
+    axes.set_xlabel(second)
+    axes.set_ylabel(first)
+    return axes

@@ -3,6 +3,7 @@ r"""Test error, linear baseline and stability indicators of the two-token model.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -10,7 +11,7 @@ from numba import njit
 from statmech_attn.positional_semantic.attention import FAST, loss_derivatives, teacher_attention
 from statmech_attn.quadrature import normal_trapezoid
 
-__all__ = ["linear_baseline", "mean_loss"]
+__all__ = ["linear_baseline", "linear_excess", "mean_loss"]
 
 
 @njit(error_model="numpy", fastmath=FAST, cache=True)
@@ -62,3 +63,15 @@ def linear_baseline(sigma: float, omega: float) -> float:
     s11 = 1 / (1 + np.exp(-h1 * (h1 - h2)))
     variance = np.sum(w * s11**2) - np.sum(w * s11) ** 2
     return float(2 * sigma**2 * (1 - omega) ** 2 * variance)
+
+
+def linear_excess(row: Any) -> float:
+    """Test error of a row or solution above that of the best linear layer; crosses zero where attention pays off.
+
+    Examples
+    --------
+    >>> import statmech_attn as sa
+    >>> linear_excess(sa.solve(sa.PositionalSemantic(alpha=2.0, omega=0.3), start="semantic")) < 0
+    True
+    """
+    return float(row.test_error - row.linear_baseline)
