@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from statmech_attn.continuation import Branch, load_branch, locate, trace
+    from statmech_attn.copy_head import CopyHead
     from statmech_attn.curve import Row
     from statmech_attn.diagram import PhaseDiagram, load_diagram, local_pool, phase_diagram
     from statmech_attn.events import Crossing, Fold, SymmetryBreaking, Transition
@@ -30,6 +31,7 @@ _HOME = {
     "Fold": "events",
     "Line": "transitions",
     "PhaseDiagram": "diagram",
+    "CopyHead": "copy_head",
     "PositionalSemantic": "positional_semantic",
     "Row": "curve",
     "Solution": "theory",
@@ -54,11 +56,12 @@ _HOME = {
     "switch": "transitions",
     "trace": "continuation",
 }
-_SUBPACKAGES = ("induction", "positional_semantic")
+_SUBPACKAGES = ("copy_head", "induction", "positional_semantic")
 
 __all__ = [
     "Branch",
     "ConvergenceError",
+    "CopyHead",
     "Crossing",
     "Fold",
     "Line",

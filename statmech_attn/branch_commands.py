@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from statmech_attn.cli import THEORY_NAMES, add_theory_arguments, theory_from
+from statmech_attn.cli import add_theory_arguments, theory_from
+from statmech_attn.registry import THEORIES
 
 __all__ = ["add_parsers"]
 
@@ -20,10 +21,10 @@ def add_parsers(commands: Any) -> None:
     """Add the parsers of the two commands to argparse's subparsers."""
     trace = commands.add_parser("trace", help="follow a branch in a parameter and locate its transitions")
     theories = trace.add_subparsers(dest="theory", required=True, metavar="theory")
-    for name in THEORY_NAMES:
+    for name in THEORIES:
         parser = theories.add_parser(name, help=f"the {name} model", allow_abbrev=False)
         add_theory_arguments(parser, name)
-        parser.add_argument("--parameter", default="alpha", help="parameter to follow (default alpha)")
+        parser.add_argument("--parameter", help="parameter to follow (default: alpha or samples)")
         parser.add_argument(
             "--interval", type=float, nargs=2, required=True, metavar=("LOW", "HIGH"), help="where it may go"
         )
@@ -64,12 +65,15 @@ def _trace(arguments: argparse.Namespace) -> int:
     from statmech_attn.continuation import trace
     from statmech_attn.theory import ConvergenceError
 
+    theory = theory_from(arguments)
+    parameter = arguments.parameter or theory.control
+
     def report(rows: int, value: float, _: Any) -> None:
-        print(f"row {rows}: {arguments.parameter} = {value:.6g}", file=sys.stderr)
+        print(f"row {rows}: {parameter} = {value:.6g}", file=sys.stderr)
 
     try:
         branch = trace(
-            theory_from(arguments), arguments.parameter, tuple(arguments.interval), arguments.start,
+            theory, parameter, tuple(arguments.interval), arguments.start,
             at=arguments.at, tol=arguments.tol, accuracy=arguments.accuracy, checkpoint=arguments.checkpoint,
             callback=report if arguments.progress else None,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Command line: ``statmech-attn solve``.
+"""Command line: ``statmech-attn solve``, and the parsers of the other commands.
 
 Exit codes: 0 done, 1 a numerical failure (its sentence on standard error), 2 wrong usage.
 Compiled code is imported only by the commands that need it, so that ``--help`` is quick.
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from statmech_attn import __version__
+from statmech_attn.copy_head import commands as copy_head
 from statmech_attn.induction.commands import add_parser as add_induction
 from statmech_attn.registry import THEORIES, theory_class
 
@@ -38,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_solve(commands)
     add_branches(commands)
+    copy_head.add_simulate(commands)
+    copy_head.add_critical(commands)
     add_induction(commands)
     arguments = parser.parse_args(argv)
     try:
@@ -52,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def add_theory_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     """Options for the parameters of a named theory."""
+    if name == "copy-head":
+        copy_head.add_model_arguments(parser)
     if name == "positional-semantic":
         parser.add_argument("--alpha", type=float, required=True, help="samples per dimension, n/d")
         parser.add_argument("--omega", type=float, default=0.0, help="share of the positional target (default 0)")
@@ -82,11 +87,11 @@ def _add_solve(commands: Any) -> None:
         add_theory_arguments(parser, name)
         parser.add_argument("--start", help="one branch only (default: all)")
         parser.add_argument("--tol", type=float, default=1e-8, help="bound on the undamped residual (default 1e-8)")
-        parser.add_argument("--accuracy", type=float, default=1e-5, help="bound on the quadrature error (default 1e-5)")
+        parser.add_argument("--accuracy", type=float, help="bound on the quadrature error (default: of the theory)")
         form = parser.add_mutually_exclusive_group()
         form.add_argument("--json", action="store_true", help="print JSON")
         form.add_argument("--csv", action="store_true", help="print CSV")
-        parser.add_argument("--plot", metavar="FILE", help="draw the order parameters against alpha")
+        parser.add_argument("--plot", metavar="FILE", help="draw the order parameters against alpha or samples")
         parser.set_defaults(run=_solve)
 
 

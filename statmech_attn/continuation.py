@@ -387,9 +387,7 @@ def finish(
     nodes, ends = joined(curve, walks)
     nodes = at_values(curve, nodes, at, tol)
     rows = tuple(curve.row(node) for node in nodes)
-    branch = Branch(
-        curve.theory, curve.parameter, curve.interval, label, tol, curve.accuracy, tuple(nodes), rows, ends
-    )
+    branch = Branch(curve.theory, curve.parameter, curve.interval, label, tol, curve.accuracy, tuple(nodes), rows, ends)
     if events is None:
         odd = np.any(curve.theory.symmetries < 0, axis=0)
         names = [n for n, flips in zip(curve.theory.order_parameters, odd, strict=True) if flips]

@@ -222,8 +222,6 @@ class Curve:
             full += odd_slope(lambda x: self.image(theory, x, self.cheap), theory, state)
         return slopes, full
 
-
-
     def row(self, node: Node) -> Row:
         """A node with the names of the theory."""
         theory, state = self.at(node.y[-1]), self.state(node.y)

@@ -345,11 +345,7 @@ def follow(item: Slice) -> tuple[Table, Table]:
                 item.theory, item.first, (item.grid[0], item.grid[-1]), start,
                 at=item.grid, events=(), accuracy=item.accuracy, maximum_step=item.maximum_step,
             )  # fmt: skip
-            found = [
-                (start, t)
-                for event in events
-                for t in locate(branch, event)
-            ]
+            found = [(start, t) for event in events for t in locate(branch, event)]
         except (ConvergenceError, ArithmeticError, np.linalg.LinAlgError) as error:
             tables.append(_absent(item, start, item.grid, f"not found: {error}"))
             continue
@@ -438,9 +434,7 @@ def _part(arrays: Mapping[str, Any], prefix: str) -> Table:
     return {name.removeprefix(prefix): column for name, column in arrays.items() if name.startswith(prefix)}
 
 
-def _save_slices(
-    path: str | os.PathLike[str], key: Mapping[str, Any], done: Mapping[int, tuple[Table, Table]]
-) -> None:
+def _save_slices(path: str | os.PathLike[str], key: Mapping[str, Any], done: Mapping[int, tuple[Table, Table]]) -> None:
     arrays = {
         f"{k}.{part}.{name}": column
         for k in sorted(done)

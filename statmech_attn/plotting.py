@@ -49,7 +49,10 @@ def plot_against(axes: Axes, branches: Mapping[str, Sequence[Solution]], paramet
 
 
 def save_order_parameters(theory: Any, path: str | os.PathLike[str], points: int = 24) -> None:
-    """Write a picture of the order parameters of every branch against alpha, from alpha/20 to 2 alpha."""
+    """Write a picture of order parameters and potential of every branch against the theory's control parameter.
+
+    The parameter (alpha, samples) runs from a twentieth of its value to twice the value.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -57,12 +60,15 @@ def save_order_parameters(theory: Any, path: str | os.PathLike[str], points: int
         raise ValueError(f"the picture {str(path)!r} must end in .png, .pdf or .svg")
     # the file is opened first: a folder that does not exist should not be found out after the work
     with replacing(path) as temporary:
-        branches = scan(theory, "alpha", np.linspace(theory.alpha / 20, 2 * theory.alpha, points), accuracy=1e-4)
-        figure = Figure(figsize=(9, 2.8), layout="constrained")
+        here = getattr(theory, theory.control)
+        branches = scan(theory, theory.control, np.linspace(here / 20, 2 * here, points), accuracy=1e-4)
+        potential = next(next(iter(s.observables)) for found in branches.values() for s in found)
+        names = (*theory.order_parameters[:3], potential)
+        figure = Figure(figsize=(2.25 * len(names), 2.8), layout="constrained")
         FigureCanvasAgg(figure)
-        for axes, name in zip(figure.subplots(1, 4), (*theory.order_parameters[:3], "train_loss"), strict=True):
-            plot_against(axes, branches, "alpha", name)
-            axes.axvline(theory.alpha, color="0.8", zorder=0)
+        for axes, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
+            plot_against(axes, branches, theory.control, name)
+            axes.axvline(here, color="0.8", zorder=0)
         figure.axes[0].legend(frameon=False)
         figure.savefig(temporary, dpi=150)
 

@@ -31,17 +31,36 @@ class Theory(Protocol):
     """
 
     name: ClassVar[str]
-    order_parameters: ClassVar[tuple[str, ...]]
-    #: Named starts; each is the name of the branch it aims at.
-    starts: ClassVar[tuple[str, ...]]
-    #: Order parameter whose sign symmetry a branch breaks, for the branches that do.
-    broken: ClassVar[Mapping[str, str]]
     #: Name of the quadrature rule, as :meth:`under` takes it; empty for the default.
     rule_name: ClassVar[str]
-    #: Settings of the solver that differ from its defaults (for named rules that come with an iteration).
-    settings: ClassVar[Mapping[str, Any]]
-    #: (k, n) array of signs: F(s * x) = s * F(x) for every row s.
-    symmetries: ClassVar[Array]
+    #: The parameter transitions are usually drawn against.
+    control: ClassVar[str]
+
+    # Read-only properties, so that they may depend on the parameters (an ensemble, a boundary) or belong to the class.
+    @property
+    def order_parameters(self) -> tuple[str, ...]:
+        """Names of the entries of a state."""
+        ...
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """Named starts; each is the name of the branch it aims at."""
+        ...
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Order parameter whose sign symmetry a branch breaks, for the branches that do."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of the solver that differ from its defaults (for named rules that come with an iteration)."""
+        ...
+
+    @property
+    def symmetries(self) -> Array:
+        """(k, n) array of signs: F(s * x) = s * F(x) for every row s."""
+        ...
 
     def rules(self, accuracy: float) -> tuple[Any, ...]:
         """Quadrature rules, from the one meant for a relative `accuracy` to the finest; (None,) if all is exact."""

@@ -25,6 +25,7 @@ class CurieWeiss:
     starts: ClassVar[tuple[str, ...]] = ("paramagnetic", "ferromagnetic")
     broken: ClassVar[Mapping[str, str]] = {"ferromagnetic": "m"}
     rule_name: ClassVar[str] = ""
+    control: ClassVar[str] = "temperature"
     settings: ClassVar[Mapping[str, Any]] = {}
     symmetries: ClassVar[Array] = np.array([[-1.0]])  # of the model without a field, which is the one tested
 

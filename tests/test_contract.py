@@ -17,6 +17,13 @@ from tests.curie_weiss import CurieWeiss, temperature_of
 
 #: Parameters at which every named start has its branch.
 EXAMPLES: dict[str, dict[str, Any]] = {
+    "copy-head": {
+        "context_length": 24,
+        "vocabulary_size": 8,
+        "samples": 1320,
+        "noise": 4.0,
+        "value_variance": 0.25,
+    },
     "curie-weiss": {"temperature": temperature_of(0.6)},
     "positional-semantic": {"alpha": 1.3, "omega": 0.3},
 }

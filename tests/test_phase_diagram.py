@@ -146,9 +146,7 @@ sa.phase_diagram(sa.PositionalSemantic(alpha=1.0), starts=("semantic", "position
 @pytest.mark.parametrize("delay", [0.0, 0.4, 1.1])
 def test_killed_and_resumed(diagram, tmp_path, delay):
     path = tmp_path / "checkpoint.npz"
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout.readline() == "1\n"
         time.sleep(delay)

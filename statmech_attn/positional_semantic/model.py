@@ -75,6 +75,7 @@ class PositionalSemantic:
     starts: ClassVar[tuple[str, ...]] = ("uninformed", "positional", "semantic")
     broken: ClassVar[Mapping[str, str]] = {"positional": "m", "semantic": "theta"}
     rule_name: ClassVar[str] = ""
+    control: ClassVar[str] = "alpha"
     settings: ClassVar[Mapping[str, Any]] = {}
     symmetries: ClassVar[Array] = np.array([[1.0, -1.0, 1.0, 1.0], [1.0, 1.0, -1.0, 1.0]])
 
