@@ -81,7 +81,8 @@ def coexistence(branch: Branch, other: Branch) -> Transition:
     for (i, j), (low, high) in _crossing_segments(branch, other):
         segments = (branch.nodes[i : i + 2], other.nodes[j : j + 2])
         pair = _equal(curves, segments, (low, high), (branch.tol, other.tol))
-        if pair is not None:
+        # a branch that passes through folds holds both sides, and meets the other there a second time, exchanged
+        if pair is not None and not any(_exchanged(curves, pair, earlier) for earlier in found):
             found.append(pair)
     places = [float(pair[0][0][-1]) for pair in found]
     if len(found) != 1:
@@ -127,6 +128,13 @@ def _crossing_segments(branch: Branch, other: Branch) -> list[tuple[tuple[int, i
 
 
 Point = tuple[Array, float]
+
+
+def _exchanged(curves: tuple[Curve, Curve], pair: tuple[Point, Point], other: tuple[Point, Point]) -> bool:
+    """Whether two pairs of states are the same but for their order."""
+    a, b = (curve.state(y) for curve, (y, _) in zip(curves, pair, strict=True))
+    c, d = (curve.state(y) for curve, (y, _) in zip(curves, other, strict=True))
+    return bool(np.allclose(a, d, rtol=1e-5) and np.allclose(b, c, rtol=1e-5))
 
 
 def _equal(
