@@ -274,10 +274,13 @@ def _off_symmetric(theory: Theory, rule: Any, symmetric: Array, i: int) -> tuple
     return None, F.count, at_zero
 
 
-def _reach(theory: Theory, start: str, rule: Any, callback: Callback | None) -> tuple[Array, int, str, str]:
+def _reach(
+    theory: Theory, start: str, rule: Any, limit: int | None, callback: Callback | None
+) -> tuple[Array, int, str, str]:
     """A state near the branch of a named start, under a coarse rule: state, evaluations, status kind and sentence."""
     F = _Equations(theory, rule)
-    run = _iterate(F, theory.initial(start), "anderson", 1e-4, 60, callback)
+    limit = 60 if limit is None else min(60, limit)
+    run = _iterate(F, theory.initial(start), "anderson", 1e-4, limit, callback)
     if start not in theory.broken:
         return run.state, F.count, "", ""
     i = theory.order_parameters.index(theory.broken[start])
@@ -286,7 +289,7 @@ def _reach(theory: Theory, start: str, rule: Any, callback: Callback | None) -> 
         return run.state, F.count, "", ""
     symmetric = theory.initial(start)
     symmetric[i] = 0.0
-    base = _iterate(F, symmetric, "anderson", 1e-5, 60, callback)
+    base = _iterate(F, symmetric, "anderson", 1e-5, limit, callback)
     found, more, rate = _off_symmetric(theory, rule, base.state, i)
     count = F.count + more
     if found is not None:
@@ -296,7 +299,10 @@ def _reach(theory: Theory, start: str, rule: Any, callback: Callback | None) -> 
         return base.state, count, "other branch", f"the {start} branch was not found, nor the one it grows out of"
     if rate > 1:
         return base.state, count, "other branch", f"the {start} branch was not found, although {name} grows there"
-    sentence = f"the {start} branch does not exist here: a small {name} changes by the factor {rate:.3f} < 1 per update"
+    sentence = (
+        f"the {start} branch does not exist here, or does not grow out of the symmetric state: "
+        f"a small {name} changes by the factor {rate:.3f} < 1 per update"
+    )
     return base.state, count, "absent", sentence
 
 
@@ -391,7 +397,7 @@ def solve(
             raise ValueError(f"start={start!r} is not one of {', '.join(theory.starts)}")
         label = start
         if method == "anderson":
-            state, count, kind, sentence = _reach(theory, start, coarse, callback)
+            state, count, kind, sentence = _reach(theory, start, coarse, limit, callback)
         else:
             state = theory.initial(start)
     else:

@@ -30,8 +30,8 @@ class CurieWeiss:
     symmetries: ClassVar[Array] = np.array([[-1.0]])  # of the model without a field, which is the one tested
 
     def __post_init__(self) -> None:
-        if not (self.temperature > 0 and math.isfinite(self.field)):
-            raise ValueError(f"temperature={self.temperature} must be positive, field={self.field} finite")
+        if not (0 < self.temperature < math.inf and math.isfinite(self.field)):
+            raise ValueError(f"temperature={self.temperature} must be positive and finite, field={self.field} finite")
 
     def rules(self, accuracy: float) -> tuple[Any, ...]:
         return (None,)

@@ -140,6 +140,15 @@ def test_state_round_trips_through_a_mapping(solution: sa.Solution) -> None:
     np.testing.assert_array_equal(again.state, solution.state)
 
 
+def test_bad_parameters_are_refused(theory: Any) -> None:
+    numbers = [f.name for f in dataclasses.fields(theory) if isinstance(getattr(theory, f.name), float)]
+    assert numbers
+    for name in numbers:
+        for value in (np.nan, np.inf):
+            with pytest.raises(ValueError, match=name):
+                sa.replace(theory, **{name: value})
+
+
 def test_unknown_rule_and_start_are_refused(theory: Any) -> None:
     with pytest.raises(ValueError, match="nonsense"):
         theory.under("nonsense")

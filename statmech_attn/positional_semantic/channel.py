@@ -169,7 +169,21 @@ def _jump_lanes(S, V, sigma2, steps):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy", fastmath=FAST, inline="always")
 def _end_lanes(S, u_row, v_row, w_row, V, sigma2, steps):  # type: ignore[no-untyped-def]
-    """Newton steps towards the minimiser where a panel ends; that end needs no more than a tenth of s."""
+    """Newton steps towards the minimiser where a panel ends; that end needs no more than a tenth of s.
+
+    They start from the guess in the rows or from omega itself, whichever is lower: the expansion behind the guess
+    fails where V is large, and there omega is nearly a zero of the loss.
+    """
+    for i in range(LANES):
+        u = S[u_row * LANES + i]
+        v = S[v_row * LANES + i]
+        wu = S[w_row * LANES + i]
+        wv = S[WV * LANES + i]
+        guess, _, _, _, _, _ = loss_derivatives(u, v, S[T1 * LANES + i], S[T2 * LANES + i], sigma2)
+        there, _, _, _, _, _ = loss_derivatives(wu, wv, S[T1 * LANES + i], S[T2 * LANES + i], sigma2)
+        guess += ((u - wu) * (u - wu) + (v - wv) * (v - wv)) / (2.0 * V)
+        S[u_row * LANES + i] = u if guess < there else wu
+        S[v_row * LANES + i] = v if guess < there else wv
     for _ in range(steps):
         for i in range(LANES):
             u = S[u_row * LANES + i]

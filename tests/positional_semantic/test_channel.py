@@ -137,6 +137,18 @@ def test_monte_carlo_with_rows_that_differ_and_both_overlaps() -> None:
     assert np.any(np.abs(np.array(one.hats(state, 2)) - exact) > 20 * error), "another target is seen"
 
 
+def test_wide_proximal_operator_and_little_noise() -> None:
+    # at V = 33 and theta^2 close to sigma^2 q the minimiser stays near omega, far from where the expansion of the loss
+    # puts it; a panel that begins in the wrong well integrates smoothly to a wrong value
+    model = sa.PositionalSemantic(1.2, 0.0, regularization=1e-3)
+    state = np.array([0.215481, 0.0, 0.230955, 33.0])
+    exact = np.array(model.hats(state, 3))
+    for level, bound in ((0, 1e-3), (1, 1e-4), (2, 2e-5)):
+        assert relative(np.array(model.hats(state, level)), exact) < bound
+    sample, error = map(np.array, monte_carlo_hats(model, state, 100_000, 0))
+    assert np.all(np.abs(sample - exact) <= 4 * error)
+
+
 @pytest.mark.slow
 def test_several_jumps_on_a_line() -> None:
     # at sigma near one the loss has wells at large z too: up to three jumps a line, left to the scalar integrator
