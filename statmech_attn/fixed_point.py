@@ -257,6 +257,8 @@ def _off_symmetric(theory: Theory, rule: Any, symmetric: Array, i: int) -> tuple
     def rate(amplitude: float) -> float:
         state = symmetric.copy()
         state[i] = amplitude * scale
+        while theory.infeasibility(state) and abs(state[i]) > 1e-12 * scale:
+            state[i] *= 0.1
         return float(1 + (F(state)[i] - state[i]) / scale)
 
     at_zero, beyond = rate(1e-3), rate(0.3)
@@ -489,5 +491,6 @@ def _errors(theory: Theory, run: _Run, rules: tuple[Any, ...], level: int, coars
     if len(rules) == 1:
         return residual_part, 0.0, F.count
     other = theory.update(state, rules[level + 1] if level + 1 < len(rules) else rules[level - 1])
-    part = np.abs(inverse @ (other - image)) * active
+    # absolute values: errors of the entries of F must not be seen to cancel
+    part = np.abs(inverse) @ np.abs(other - image) * active
     return residual_part + part, float(np.max(part / theory.scale(state))), F.count + 1

@@ -119,7 +119,7 @@ def loss_derivatives(u, v, t1, t2, sigma2):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy")
 def loss(u, v, t1, t2, sigma2):  # type: ignore[no-untyped-def]
     """Loss of one sample, with the library's exponential (an independent form of `loss_derivatives`)."""
     s1 = 1.0 / (1.0 + math.exp(-u * u - u * v))

@@ -43,7 +43,9 @@ SUMS = ROWS - RESIDUAL
 # Rows of the table of lines
 WEIGHT, ETA_U, ETA_V, ZETA_V, LINE_T1, LINE_T2, LINE_MEAN, LINE_WV, EXCESS, CENTRE, SHIFT, QUARTIC = range(12)
 
-jit = njit(error_model="numpy", fastmath=FAST, cache=True)
+# Only the entry point is cached: linked from a cache, the others could not be inlined, and the last digits would depend
+# on which process compiled first.
+jit = njit(error_model="numpy", fastmath=FAST)
 
 
 @jit
@@ -635,7 +637,7 @@ def line_sums(lines, s, V, sigma2, reach, panel_rules, tolerance):  # type: igno
     return sums, left
 
 
-@jit
+@njit(error_model="numpy", fastmath=FAST, cache=True)
 def channel_averages(m, theta, q, V, sigma2, omega, a1, a2, quadrants, rule):  # type: ignore[no-untyped-def]
     """Averages over eta and zeta at given overlaps, by a quadrature `rule` (see :mod:`.rules`).
 

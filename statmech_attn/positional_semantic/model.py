@@ -160,10 +160,10 @@ class PositionalSemantic:
         return ""
 
     def scale(self, state: Array) -> Array:
-        """q, sqrt(q), sigma sqrt(q), V."""
-        q, _, _, V = state
+        """q, sqrt(q), sigma sqrt(q), V, with q at least 1e-10 sigma^2: strong regularization drives it to zero."""
+        q = max(float(state[0]), 1e-10 * self.sigma**2)
         root = math.sqrt(q)
-        return np.array([q, root, self.sigma * root, V])
+        return np.array([q, root, self.sigma * root, state[3]])
 
     def initial(self, start: str) -> Array:
         """Of the order of the states at moderate alpha, with m or theta of the order of its bound if it is broken."""
@@ -178,9 +178,7 @@ class PositionalSemantic:
 
     def branch(self, state: Array) -> str:
         """By the overlaps that do not vanish (to 1e-5 of their scale)."""
-        q, m, theta, _ = state
-        positional = abs(m) > 1e-5 * math.sqrt(q)
-        semantic = abs(theta) > 1e-5 * self.sigma * math.sqrt(q)
+        _, positional, semantic, _ = np.abs(state) > 1e-5 * self.scale(state)
         return {(False, False): "uninformed", (True, False): "positional", (False, True): "semantic"}.get(
             (bool(positional), bool(semantic)), "mixed"
         )

@@ -19,7 +19,7 @@ from statmech_attn.theory import Array
 __all__ = ["local_minimum", "proximal_operator", "proximal_point"]
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy")
 def local_minimum(u, v, wu, wv, V, t1, t2, sigma2):  # type: ignore[no-untyped-def]
     """Minimise |z - w|^2/(2 V) + loss(z) downhill from (u, v); return (u, v, minimum).
 
@@ -61,7 +61,7 @@ def local_minimum(u, v, wu, wv, V, t1, t2, sigma2):  # type: ignore[no-untyped-d
     return u, v, value
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy")
 def proximal_point(wu, wv, V, t1, t2, sigma2):  # type: ignore[no-untyped-def]
     """Global minimiser and minimum (u, v, M) at one point, from nine starts on both sides of u = 0."""
     best_u, best_v, best = local_minimum(wu, wv, wu, wv, V, t1, t2, sigma2)

@@ -32,9 +32,9 @@ TABLE = (
 
 
 def rules_for(accuracy: float) -> tuple[int, ...]:
-    """Rows of the table from the one meant for `accuracy` to the last."""
+    """Rows of the table from the one meant for `accuracy` to the last; two at least, as one measures the other."""
     first = next(i for i, row in enumerate(TABLE) if row[0] <= accuracy)
-    return tuple(range(first, len(TABLE)))
+    return tuple(range(min(first, len(TABLE) - 2), len(TABLE)))
 
 
 @lru_cache
