@@ -16,7 +16,7 @@ import numpy as np
 
 from statmech_attn.arclength import Node, Wall
 from statmech_attn.linear_stability import AMPLITUDE, Stability, blocks, odd_slope, stability_of
-from statmech_attn.theory import Array, Theory, replace
+from statmech_attn.theory import Array, Named, Theory, replace
 
 __all__ = ["Curve", "Row"]
 
@@ -25,7 +25,7 @@ WIDTH = 5e-4
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Named):
     """A point of a branch.
 
     Attributes
@@ -77,23 +77,6 @@ class Row:
     def stability(self) -> Stability:
         """Of the iteration, static, replica-symmetric."""
         return stability_of(self.theory, self.state, self.jacobian, self.observables)
-
-    def __getitem__(self, name: str) -> float:
-        """An order parameter or observable by name."""
-        names = self.theory.order_parameters
-        if name in names:
-            return float(self.state[names.index(name)])
-        if name in self.observables:
-            return self.observables[name]
-        raise KeyError(f"{self.theory.name} has no {name!r}; it has {', '.join((*names, *self.observables))}")
-
-    def __getattr__(self, name: str) -> float:
-        if not name.startswith("_"):
-            observables = self.observables
-            if name in observables:
-                return observables[name]
-            raise AttributeError(f"a row has no {name!r}; its observables are {', '.join(observables)}")
-        raise AttributeError(name)
 
     def __str__(self) -> str:
         state = ", ".join(f"{n}={x:.8g}" for n, x in zip(self.theory.order_parameters, self.state, strict=True))

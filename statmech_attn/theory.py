@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -129,8 +129,42 @@ class Status:
         return self.sentence
 
 
+class Named:
+    """What has a theory, a state and observables, read by name: ``solution["q"]``, ``solution.train_loss``."""
+
+    theory: Theory
+    state: Array
+
+    if TYPE_CHECKING:  # a field of one, computed on use by the other
+
+        @property
+        def observables(self) -> dict[str, float]: ...
+
+    def __getitem__(self, name: str) -> float:
+        """An order parameter or observable by name."""
+        names = self.theory.order_parameters
+        if name in names:
+            return float(self.state[names.index(name)])
+        if name in self.observables:
+            return self.observables[name]
+        raise KeyError(f"{self.theory.name} has no {name!r}; it has {', '.join((*names, *self.observables))}")
+
+    def __getattr__(self, name: str) -> float:
+        if not name.startswith("_"):
+            observables = self.observables
+            if name in observables:
+                return observables[name]
+            raise AttributeError(
+                f"a {type(self).__name__.lower()} has no {name!r}; its observables are {', '.join(observables)}"
+            )
+        raise AttributeError(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.observables]
+
+
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value
-class Solution:
+class Solution(Named):
     """A state, its certificate and how it was obtained. Arrays hold the last finite state whatever the status.
 
     Attributes
@@ -180,26 +214,6 @@ class Solution:
     def converged(self) -> bool:
         """Whether the state is the one asked for, to tolerance and accuracy."""
         return self.status.kind == "converged"
-
-    def __getitem__(self, name: str) -> float:
-        """An order parameter or observable by name."""
-        names = self.theory.order_parameters
-        if name in names:
-            return float(self.state[names.index(name)])
-        if name in self.observables:
-            return self.observables[name]
-        raise KeyError(f"{self.theory.name} has no {name!r}; it has {', '.join((*names, *self.observables))}")
-
-    def __getattr__(self, name: str) -> float:
-        if not name.startswith("_"):
-            observables = self.observables
-            if name in observables:
-                return observables[name]
-            raise AttributeError(f"a solution has no {name!r}; its observables are {', '.join(observables)}")
-        raise AttributeError(name)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.observables]
 
     def require(self) -> Self:
         """The solution itself, or ConvergenceError with the status sentence."""

@@ -77,7 +77,7 @@ def coexistence(branch: Branch, other: Branch) -> Transition:
         raise ValueError(f"the branches differ in more than {name}: {branch.theory} and {other.theory}")
     curves = branch.curve(), other.curve()
     before = [curve.count for curve in curves]
-    found = []
+    found: list[tuple[Point, Point]] = []
     for (i, j), (low, high) in _crossing_segments(branch, other):
         segments = (branch.nodes[i : i + 2], other.nodes[j : j + 2])
         pair = _equal(curves, segments, (low, high), (branch.tol, other.tol))
