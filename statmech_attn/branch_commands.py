@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from statmech_attn.cli import add_theory_arguments, theory_from
+from statmech_attn.copy_head.commands import add_diagram as add_copy_head_diagram
 from statmech_attn.registry import THEORIES
 
 __all__ = ["add_parsers"]
@@ -59,6 +60,7 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the located transitions as JSON")
     parser.add_argument("--progress", action="store_true", help="show a progress bar")
     parser.set_defaults(run=_diagram)
+    add_copy_head_diagram(models)
 
 
 def _trace(arguments: argparse.Namespace) -> int:

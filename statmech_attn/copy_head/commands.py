@@ -1,4 +1,4 @@
-"""Command line of the copy head: options of its model, ``simulate copy-head`` and ``critical copy-head``.
+"""Command line of the copy head: options of its model, ``simulate``, ``critical`` and ``diagram copy-head``.
 
 Numerical imports stay inside the functions that run, so that ``--help`` needs none of them.
 """
@@ -6,13 +6,16 @@ Numerical imports stay inside the functions that run, so that ``--help`` needs n
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from statmech_attn.copy_head.model import CopyHead
 
-__all__ = ["add_critical", "add_model_arguments", "add_simulate", "model_from"]
+__all__ = ["add_critical", "add_diagram", "add_model_arguments", "add_simulate", "model_from"]
 
 #: Parameters with a default, their values as in :class:`.model.CopyHead`, and what they are.
 NUMBERS = {
@@ -29,9 +32,15 @@ CHOICES = {
 }
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, *, samples: bool = True) -> None:
-    """Options for the parameters of a copy head; without ``samples`` where they are what is looked for."""
-    parser.add_argument("--context-length", type=int, required=True, help="L, at least 3")
+def add_model_arguments(parser: argparse.ArgumentParser, *, samples: bool = True, lengths: bool = False) -> None:
+    """Options for a copy head; without ``samples`` where they are looked for, with several ``lengths`` in a diagram."""
+    if lengths:
+        parser.add_argument(
+            "--context-length", type=int, nargs=3, default=(16, 1024, 13), metavar=("LOW", "HIGH", "POINTS"),
+            help="L, in equal ratios (default 16 1024 13)",
+        )  # fmt: skip
+    else:
+        parser.add_argument("--context-length", type=int, required=True, help="L, at least 3")
     parser.add_argument("--vocabulary-size", type=int, required=True, help="V, at least 2")
     if samples:
         parser.add_argument("--samples", type=float, required=True, help="P, training sequences, at least 1")
@@ -133,6 +142,59 @@ def _critical(arguments: argparse.Namespace) -> int:
     found = dataclasses.asdict(critical_samples(model_from(arguments)))
     rows = [{"quantity": name, "value": value} for name, value in found.items() if value is not None]
     _print(rows, arguments.json)
+    return 0
+
+
+def add_diagram(models: Any) -> None:
+    """Add ``copy-head`` to the models of ``diagram``: critical numbers of samples against the context length."""
+    parser = models.add_parser("copy-head", help="critical numbers of samples against context length")
+    add_model_arguments(parser, samples=False, lengths=True)
+    parser.add_argument(
+        "--output", default="diagram", metavar="STEM", help="files STEM.png, STEM.csv (default diagram)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the table as JSON too")
+    parser.set_defaults(run=_diagram)
+
+
+def _diagram(arguments: argparse.Namespace) -> int:
+    import dataclasses
+
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from statmech_attn.copy_head.scaling import critical_samples
+    from statmech_attn.store import replacing
+    from statmech_attn.theory import replace
+
+    low, high, points = arguments.context_length
+    if not (3 <= low < high and points >= 2):
+        raise ValueError(f"--context-length {low} {high} {points}: needs 3 <= LOW < HIGH and at least 2 POINTS")
+    arguments.context_length = low
+    model = model_from(arguments)
+    lengths = np.unique(np.geomspace(low, high, points).round().astype(int)).tolist()
+    found = [dataclasses.asdict(critical_samples(replace(model, context_length=length))) for length in lengths]
+    names = [name for name in found[0] if any(row[name] is not None for row in found)]
+    rows = [{"context_length": length} | {n: row[n] for n in names} for length, row in zip(lengths, found, strict=True)]
+    stem = Path(arguments.output)
+    with replacing(stem.with_name(stem.name + ".csv")) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    figure = Figure(figsize=(4.5, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for name in names:
+        axes.plot(lengths, [np.nan if row[name] is None else row[name] for row in found], label=name.replace("_", " "))
+    axes.set(xscale="log", yscale="log", xlabel="context length L", ylabel="training sequences P")
+    axes.set_title(f"{model.attention} attention, {model.ensemble}, V = {model.vocabulary_size}")
+    if names:
+        axes.legend(frameon=False)
+    with replacing(stem.with_name(stem.name + ".png")) as temporary:
+        figure.savefig(temporary, dpi=200)
+    print(f"wrote {stem}.png, {stem}.csv", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
     return 0
 
 

@@ -48,3 +48,17 @@ def test_user_errors_are_one_sentence(options, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_diagram(tmp_path, capsys):
+    stem = tmp_path / "diagram"
+    line = ["diagram", "copy-head", "--vocabulary-size", "8", *PRIORS, "--context-length", "16", "64", "3"]
+    assert main([*line, "--output", str(stem), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["context_length"] for row in rows] == [16, 32, 64]
+    head = sa.CopyHead(32, 8, samples=1, noise=4.0, value_variance=0.25)
+    assert rows[1]["coexistence"] == sa.copy_head.critical_samples(head).coexistence
+    assert (tmp_path / "diagram.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "diagram.csv").read_text().count("\n") == 4
+    assert main([*line[:-3], "2", "64", "3"]) == 2
+    assert "needs 3 <= LOW < HIGH" in capsys.readouterr().err
