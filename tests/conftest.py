@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,17 @@ from hypothesis import settings
 # compilation makes first calls slow; the same examples every time
 settings.register_profile("statmech_attn", deadline=None, derandomize=True)
 settings.load_profile("statmech_attn")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the channel kernel once, before workers start.
+
+    Machine code depends in its last digits on what a process compiled before, and some tests ask that processes agree.
+    """
+    if not hasattr(config, "workerinput"):
+        code = "import statmech_attn as sa; sa.solve(sa.PositionalSemantic(1.0), accuracy=1e-4)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
 
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
 
