@@ -179,6 +179,8 @@ class Branch:
         ]
         return "\n".join([*lines, *(f"  {event}" for event in self.events)])
 
+    __repr__ = __str__
+
 
 # ---- files
 

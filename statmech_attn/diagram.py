@@ -91,6 +91,16 @@ class PhaseDiagram:
     transitions: Table
     failures: tuple[str, ...]
 
+    def __str__(self) -> str:
+        axes = " x ".join(f"{name} ({values.size})" for name, values in self.axes.items())
+        return (
+            f"{self.theory.name}: phase diagram in {axes}, starts {', '.join(self.starts)}, "
+            f"{len(self.table['start'])} rows, {len(self.transitions['name'])} transitions, "
+            f"{len(self.failures)} failures"
+        )
+
+    __repr__ = __str__
+
     def grid(self, name: str, start: str) -> Array:
         """A column of one start over the grid, (first, second); of several states that of least potential."""
         if start not in self.starts or name not in self.table:

@@ -252,6 +252,8 @@ class Solution(Named):
         lines += [f"  {name:>16} = {value:.10g}" for name, value in self.observables.items()]
         return "\n".join(lines)
 
+    __repr__ = __str__
+
 
 def _plain(x: float) -> float | None:
     return float(x) if math.isfinite(x) else None

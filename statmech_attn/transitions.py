@@ -406,6 +406,8 @@ class Line:
             f"  last row at {self.parameter_name} = {self.parameter[-1]:.6g}: {self.ends[1]}"
         )
 
+    __repr__ = __str__
+
 
 def critical_line(
     transition: Transition,
