@@ -60,6 +60,7 @@ def test_action_is_the_marginal_likelihood_of_a_gaussian_process(attention, boun
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.slow
 def test_without_the_determinant_it_is_the_minimum_over_values(boundary):
     rng = np.random.default_rng(4)
     model = head(boundary=boundary, prior="position")

@@ -66,6 +66,7 @@ def test_stein_form_equals_derivative_plus_jump_term(name: str) -> None:
         assert abs(jump) > 1e-3 * abs(stein), "without the jump term the identity fails"
 
 
+@pytest.mark.slow
 def test_lines_equal_the_scalar_integrator() -> None:
     model = MODEL
     _, (q, m, theta, V) = STATES["positional 1.24"]
