@@ -113,7 +113,8 @@ def proximal_operator(omega: Array, V: float, target: Array, sigma: float = 0.5)
     Examples
     --------
     >>> z, minimum = proximal_operator([[0.5, -0.5]], V=10.0, target=[[0.6, 0.6]])
-    >>> bool(minimum[0] < loss_at_omega) if (loss_at_omega := 0.25 * 2 * (1 / (1 + np.exp(-0.5)) - 0.6) ** 2) else None
+    >>> at_omega = 2 * 0.5**2 * (1 / (1 + np.exp(-0.5)) - 0.6) ** 2
+    >>> bool(minimum[0] < at_omega)
     True
     """
     points = np.atleast_2d(np.asarray(omega, dtype=np.float64))
