@@ -35,7 +35,7 @@ from statmech_attn.fixed_point import solve
 from statmech_attn.linear_stability import Stability, blocks
 from statmech_attn.registry import theory_class
 from statmech_attn.store import read_archive, write_archive
-from statmech_attn.theory import Array, ConvergenceError, Solution, Theory, parameters_of, replace
+from statmech_attn.theory import Array, ConvergenceError, Solution, Theory, accuracy_of, parameters_of, replace
 
 __all__ = ["Branch", "load_branch", "locate", "trace"]
 
@@ -271,7 +271,7 @@ def trace(
     at: Sequence[float] = (),
     events: Sequence[Event] | None = None,
     tol: float = 1e-8,
-    accuracy: float = 1e-5,
+    accuracy: float | None = None,
     maximum_step: float = 0.2,
     max_rows: int = 500,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -297,7 +297,7 @@ def trace(
     tol : float
         Bound on the residual of every row.
     accuracy : float
-        Chooses the quadrature rule; the error it makes is estimated in every row.
+        Chooses the quadrature rule, whose error is estimated in every row; default 1e-5, or what the theory sets.
     maximum_step : float
         Longest step, in units of the scale of the order parameters and of the length of the interval.
     max_rows : int
@@ -330,6 +330,7 @@ def trace(
     >>> print(f"{branch.parameter[0]:.3f}", branch.ends[0])
     0.719 theta vanishes: born at a pitchfork of the branch with theta = 0
     """
+    accuracy = accuracy_of(theory, accuracy)
     low, high = checked(theory, parameter, interval, at)
     if not maximum_step > SMALLEST_STEP or max_rows < 1:
         raise ValueError(f"maximum_step={maximum_step!r} and max_rows={max_rows!r} must be positive")
@@ -391,8 +392,11 @@ def finish(
     rows = tuple(curve.row(node) for node in nodes)
     branch = Branch(curve.theory, curve.parameter, curve.interval, label, tol, curve.accuracy, tuple(nodes), rows, ends)
     if events is None:
+        # of order parameters that break a symmetry together one stands for all
+        groups = blocks(curve.theory, rows[len(rows) // 2].state)[1].values()
+        others = {i for group in groups for i in group[1:]}
         odd = np.any(curve.theory.symmetries < 0, axis=0)
-        names = [n for n, flips in zip(curve.theory.order_parameters, odd, strict=True) if flips]
+        names = [n for i, n in enumerate(curve.theory.order_parameters) if odd[i] and i not in others]
         events = (Fold(), *(SymmetryBreaking(n) for n in names))
     found = [t for event in events for t in locate(branch, event, curve)]
     return with_changes(branch, events=tuple(found), evaluations=curve.count)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from statmech_attn.fixed_point import jacobian
-from statmech_attn.linear_stability import blocks, rate_of
+from statmech_attn.linear_stability import across, blocks, rate_of
 from statmech_attn.theory import Array, Theory
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class SymmetryBreaking:
         group = self.group(row.theory, row.state)
         if not group:
             return np.nan
-        slope = row.jacobian[np.ix_(group, group)]
-        return -float(np.linalg.det(np.eye(len(group)) - slope))
+        slope = across(row.theory, row.state, row.jacobian[np.ix_(group, group)], group)
+        return -float(np.linalg.det(np.eye(len(slope)) - slope))
 
     def equation(self, F: Callable[[Array], Array], row: Row) -> float:
         """r_i - 1."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from statmech_attn.theory import Array, Solution, Status, Theory
+from statmech_attn.theory import Array, Solution, Status, Theory, accuracy_of
 
 __all__ = ["jacobian", "solve"]
 
@@ -375,7 +375,7 @@ def solve(
 
     method = setting("method", method, "anderson")
     tol = setting("tol", tol, 1e-8)
-    accuracy = setting("accuracy", accuracy, 1e-5)
+    accuracy = accuracy_of(theory, accuracy)
     damping = setting("damping", damping, 0.5)
     limit = setting("max_iterations", max_iterations, None)
     if method not in METHODS:
@@ -475,7 +475,7 @@ def _errors(theory: Theory, run: _Run, rules: tuple[Any, ...], level: int, coars
     """Estimated error of each order parameter, relative quadrature error, evaluations.
 
     The image under the next finer rule (for the finest: the next coarser) differs by the error of F, which
-    (1 - F')^-1 carries over to the fixed point.
+    (1 - F')^-1 carries over to the fixed point. Of a random rule it is the standard error over its replicates.
     """
     state, image = run.state, run.image
     unknown = np.full(state.size, math.nan)
@@ -490,7 +490,13 @@ def _errors(theory: Theory, run: _Run, rules: tuple[Any, ...], level: int, coars
     residual_part = np.abs(inverse @ (image - state)) * active
     if len(rules) == 1:
         return residual_part, 0.0, F.count
-    other = theory.update(state, rules[level + 1] if level + 1 < len(rules) else rules[level - 1])
-    # absolute values: errors of the entries of F must not be seen to cancel
-    part = np.abs(inverse) @ np.abs(other - image) * active
-    return residual_part + part, float(np.max(part / theory.scale(state))), F.count + 1
+    replicates = theory.replicates(rules[level])
+    if replicates:
+        images = np.array([theory.update(state, one) for one in replicates])
+        part = np.std((images - image) @ inverse.T, axis=0, ddof=1) / math.sqrt(len(replicates)) * active
+    else:
+        other = theory.update(state, rules[level + 1] if level + 1 < len(rules) else rules[level - 1])
+        # absolute values: errors of the entries of F must not be seen to cancel
+        part = np.abs(inverse) @ np.abs(other - image) * active
+    evaluations = F.count + max(len(replicates), 1)
+    return residual_part + part, float(np.max(part / theory.scale(state))), evaluations

@@ -6,7 +6,10 @@ r"""Three kinds of stability of a fixed point x = F(x), under three names becaus
   count. In a direction that breaks a sign symmetry of the state F' is a block of its own, for one order parameter the
   rate :math:`r_i=\partial F_i/\partial x_i`; r_i = 1 is a pitchfork.
 * *replica-symmetric*: whether the replica-symmetric equations themselves hold. The replicon must be below one; it is
-  infinite where the proximal operator jumps, so the smooth part is given beside the weight of the jumps.
+  infinite where the proximal operator jumps, so the smooth part is given beside the probability of jumps.
+
+A continuous symmetry that a state breaks gives F' the eigenvalue one along its orbit (a flat direction of the
+potential). That is not marginal stability: these directions are left out of all three.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from statmech_attn.fixed_point import jacobian
-from statmech_attn.theory import Array, Theory
+from statmech_attn.theory import Array, Theory, accuracy_of
 
-__all__ = ["Stability", "blocks", "rate_of", "stability", "stability_of"]
+__all__ = ["Stability", "across", "blocks", "rate_of", "stability", "stability_of"]
 
 #: Relative amplitude at which odd components are differentiated. A quadrature error of 1e-5 in F_i is one of 3e-4 in
 #: F_i/x_i here, and more below; the terms left out are of relative order 1e-6, 1e-3 without extrapolation.
@@ -36,19 +39,19 @@ class Stability:
     Attributes
     ----------
     eigenvalues : (n,) complex array
-        Of F', by decreasing real part.
+        Of F' across the flat directions, by decreasing real part.
     rates : dict
         Largest real eigenvalue in each symmetry-odd direction; above one the state is unstable to it.
     replicon : float
         Smooth part of the replicon; nan for a theory without one.
-    jump_weight : float
-        Weight of the jumps of the proximal operator; nan for a theory without one.
+    jump_probability : float
+        Probability of two wells that exchange in the proximal operator; nan for a theory without one.
     """
 
     eigenvalues: npt.NDArray[np.complex128]
     rates: dict[str, float]
     replicon: float
-    jump_weight: float
+    jump_probability: float
 
     @property
     def iteration(self) -> float:
@@ -69,11 +72,11 @@ class Stability:
     @property
     def replica_symmetric(self) -> bool:
         """Whether the replicon is below one and nothing jumps (False where it is unknown)."""
-        return self.replicon < 1 and not self.jump_weight > 0
+        return self.replicon < 1 and not self.jump_probability > 0
 
     def __str__(self) -> str:
         rates = "".join(f", {name} {rate:.4g}" for name, rate in self.rates.items())
-        jumps = ", infinite by jumps" if self.jump_weight > 0 else ""
+        jumps = ", infinite by jumps" if self.jump_probability > 0 else ""
         return (
             f"iteration: spectral radius {self.iteration:.4g}; potential: {self.unstable_directions} unstable "
             f"directions{rates}; replicon {self.replicon:.4g} (smooth part){jumps}"
@@ -110,23 +113,36 @@ def rate_of(F: Callable[[Array], Array], theory: Theory, state: Array, group: li
             columns.append(F(shifted)[group] / shifted[i])
         return np.array(columns).T
 
-    slope = (4 * quotients(AMPLITUDE) - quotients(2 * AMPLITUDE)) / 3
-    return float(slope[0, 0]) if len(group) == 1 else float(1 - np.linalg.det(np.eye(len(group)) - slope))
+    slope = across(theory, state, (4 * quotients(AMPLITUDE) - quotients(2 * AMPLITUDE)) / 3, group)
+    return float(slope[0, 0]) if len(slope) == 1 else float(1 - np.linalg.det(np.eye(len(slope)) - slope))
 
 
 def stability_of(theory: Theory, state: Array, slope: Array, observables: Mapping[str, float]) -> Stability:
     """Stability from F' (n, n) and the observables of a state."""
-    eigenvalues = np.sort_complex(np.linalg.eigvals(slope).astype(np.complex128))[::-1]
+    everything = across(theory, state, slope, list(range(state.size)))
+    eigenvalues = np.sort_complex(np.linalg.eigvals(everything).astype(np.complex128))[::-1]
     rates = {}
     for name, group in blocks(theory, state)[1].items():
-        values = np.linalg.eigvals(slope[np.ix_(group, group)])
+        values = np.linalg.eigvals(across(theory, state, slope[np.ix_(group, group)], group))
         real = values.real[np.abs(values.imag) <= 1e-6 * np.abs(values)]
         rates[name] = float(np.max(real, initial=-math.inf))
-    replicon, jumps = (observables.get(name, math.nan) for name in ("replicon", "jump_weight"))
+    replicon, jumps = (observables.get(name, math.nan) for name in ("replicon", "jump_probability"))
     return Stability(eigenvalues, rates, replicon, jumps)
 
 
-def stability(found: Found, *, accuracy: float = 1e-5) -> Stability:
+def across(theory: Theory, state: Array, slope: Array, group: list[int]) -> Array:
+    """F' on a group of order parameters, in units of the scale, on the complement of the flat directions."""
+    flat = theory.flat_directions(state)[:, group]
+    scale = theory.scale(state)[group]
+    scaled = slope * scale / scale[:, None]
+    if not np.any(flat):
+        return np.asarray(scaled)
+    _, lengths, basis = np.linalg.svd(flat / scale)
+    rest = basis[np.sum(lengths > 1e-6) :]
+    return np.asarray(rest @ scaled @ rest.T)
+
+
+def stability(found: Found, *, accuracy: float | None = None) -> Stability:
     """Stability of a solution or of a row of a branch.
 
     Parameters
@@ -134,7 +150,7 @@ def stability(found: Found, *, accuracy: float = 1e-5) -> Stability:
     found : Solution or Row
         What has `theory`, `state` and `observables`.
     accuracy : float
-        Chooses the quadrature rule.
+        Chooses the quadrature rule; default 1e-5, or what the theory sets.
 
     Returns
     -------
@@ -148,7 +164,7 @@ def stability(found: Found, *, accuracy: float = 1e-5) -> Stability:
     {'theta': 0.33}
     """
     theory, state = found.theory, found.state
-    rule = theory.rules(accuracy)[0]
+    rule = theory.rules(accuracy_of(theory, accuracy))[0]
 
     def update(x: Array) -> Array:
         return theory.update(x, rule)

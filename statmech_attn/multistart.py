@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from statmech_attn.fixed_point import solve
-from statmech_attn.theory import Array, Solution, Theory
+from statmech_attn.theory import Array, Solution, Theory, accuracy_of
 
 __all__ = ["solutions"]
 
@@ -18,7 +18,7 @@ def solutions(
     *,
     seed: int | np.random.Generator,
     tol: float = 1e-8,
-    accuracy: float = 1e-5,
+    accuracy: float | None = None,
 ) -> tuple[Solution, ...]:
     """All solutions found from random starts, by increasing potential, unstable ones included.
 
@@ -50,6 +50,7 @@ def solutions(
     >>> [s.branch for s in found]
     ['semantic', 'positional', 'mixed', 'uninformed']
     """
+    accuracy = accuracy_of(theory, accuracy)
     if starts < 1:
         raise ValueError(f"starts={starts!r} must be at least 1")
     random = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ __all__ = ["THEORIES", "theory_class"]
 
 #: name -> module and class, as text: listing the names imports no compiled code.
 THEORIES = {
+    "attention-layer": ("statmech_attn.positional_semantic", "AttentionLayer"),
     "copy-head": ("statmech_attn.copy_head", "CopyHead"),
     "positional-semantic": ("statmech_attn.positional_semantic", "PositionalSemantic"),
 }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "ConvergenceError", "Solution", "Status", "Theory", "parameters_of", "replace"]
+__all__ = ["Array", "ConvergenceError", "Solution", "Status", "Theory", "accuracy_of", "parameters_of", "replace"]
 
 Array = npt.NDArray[np.float64]
 
@@ -62,8 +62,16 @@ class Theory(Protocol):
         """(k, n) array of signs: F(s * x) = s * F(x) for every row s."""
         ...
 
+    def flat_directions(self, state: Array) -> Array:
+        """(k, n) directions in which a continuous symmetry moves the state into equivalent ones; (0, n) without one."""
+        ...
+
     def rules(self, accuracy: float) -> tuple[Any, ...]:
         """Quadrature rules, from the one meant for a relative `accuracy` to the finest; (None,) if all is exact."""
+        ...
+
+    def replicates(self, rule: Any) -> tuple[Any, ...]:
+        """Independent rules of which a random `rule` is the mean, whose spread is its error; empty for a fixed one."""
         ...
 
     def under(self, rule: str, **options: Any) -> Theory:
@@ -264,6 +272,11 @@ def parameters_of(theory: Theory) -> dict[str, Any]:
     assert dataclasses.is_dataclass(theory)
     values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(theory)))
     return values
+
+
+def accuracy_of(theory: Theory, given: float | None) -> float:
+    """The accuracy asked for, or else the one that the theory sets, or 1e-5."""
+    return float(theory.settings.get("accuracy", 1e-5)) if given is None else given
 
 
 def replace(theory: Theory, **changes: Any) -> Any:

@@ -29,7 +29,7 @@ from statmech_attn.arclength import (
 from statmech_attn.continuation import Branch, checked, finish
 from statmech_attn.curve import WIDTH, Curve, Row
 from statmech_attn.events import Event, SymmetryBreaking, Transition
-from statmech_attn.theory import Array, ConvergenceError, Theory, replace
+from statmech_attn.theory import Array, ConvergenceError, Theory, accuracy_of, replace
 
 __all__ = ["Coexistence", "Line", "coexistence", "critical_line", "switch"]
 
@@ -179,7 +179,7 @@ def switch(
     at: Sequence[float] = (),
     events: Sequence[Event] | None = None,
     tol: float = 1e-8,
-    accuracy: float = 1e-5,
+    accuracy: float | None = None,
     maximum_step: float = 0.2,
     max_rows: int = 500,
 ) -> tuple[Branch, Branch]:
@@ -223,6 +223,7 @@ def switch(
     i = group[0]
     broken = transition.states[0].copy()
     broken[i] = theory.scale(broken)[i]
+    accuracy = accuracy_of(theory, accuracy)
     curve = Curve(theory, name, (low, high), broken, accuracy)
     y = curve.coordinates(transition.states[0], transition.parameter)
     amplitude = int(np.flatnonzero(curve.active == i)[0])
@@ -416,7 +417,7 @@ def critical_line(
     *,
     at: Sequence[float] = (),
     tol: float = 1e-8,
-    accuracy: float = 1e-5,
+    accuracy: float | None = None,
     maximum_step: float = 0.3,
     max_rows: int = 200,
 ) -> Line:
@@ -463,7 +464,7 @@ def critical_line(
     own = float(getattr(theory, parameter))
     if not low <= own <= high:
         raise ValueError(f"interval={interval!r} does not hold the transition, which is at {parameter}={own:g}")
-    system = Extended(transition, parameter, (low, high), accuracy)
+    system = Extended(transition, parameter, (low, high), accuracy_of(theory, accuracy))
     parts = [s[c.active] for s, c in zip(transition.states, system.curves, strict=True)]
     y = np.concatenate([*parts, [transition.parameter, own]])
     found = land(system, y, y.size - 1, own, system.linearise(y)[0], system.scale(y), tol)

@@ -17,12 +17,16 @@ settings.load_profile("statmech_attn")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the channel kernel once, before workers start.
+    """Compile the channel kernels once, before workers start.
 
     Machine code depends in its last digits on what a process compiled before, and some tests ask that processes agree.
     """
     if not hasattr(config, "workerinput"):
-        code = "import statmech_attn as sa; sa.solve(sa.PositionalSemantic(1.0), accuracy=1e-4)"
+        code = (
+            "import statmech_attn as sa; model = sa.PositionalSemantic(1.0); sa.solve(model, accuracy=1e-4);"
+            "sa.amp(model, 40, max_iterations=2); layer = model.layer(); layer.update(layer.initial('semantic'),"
+            "layer.rules(1e-2)[0])"
+        )
         subprocess.run([sys.executable, "-c", code], check=True)
 
 

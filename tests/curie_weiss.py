@@ -33,8 +33,16 @@ class CurieWeiss:
         if not (0 < self.temperature < math.inf and math.isfinite(self.field)):
             raise ValueError(f"temperature={self.temperature} must be positive and finite, field={self.field} finite")
 
+    def flat_directions(self, state: Array) -> Array:
+        """None."""
+        return np.empty((0, state.size))
+
     def rules(self, accuracy: float) -> tuple[Any, ...]:
         return (None,)
+
+    def replicates(self, rule: Any) -> tuple[Any, ...]:
+        """None."""
+        return ()
 
     def under(self, rule: str, **options: Any) -> Theory:
         raise ValueError(f"rule={rule!r}: there is none")

@@ -51,6 +51,12 @@ class Scalar:
     def f(self, u: float) -> float:
         return EQUATIONS[self.equation](u, self.p)
 
+    def flat_directions(self, state: Array) -> Array:
+        return np.empty((0, state.size))
+
+    def replicates(self, rule: Any) -> tuple[Any, ...]:
+        return ()
+
     def rules(self, accuracy: float) -> tuple[Any, ...]:
         return (None,)
 

@@ -17,6 +17,20 @@ from tests.curie_weiss import CurieWeiss, temperature_of
 
 #: Parameters at which every named start has its branch.
 EXAMPLES: dict[str, dict[str, Any]] = {
+    # two kinds of directions, tokens of different covariance, a teacher that is not centred, and nothing jumps
+    "attention-layer": {
+        "alpha": 6.0,
+        "spectrum": {
+            "weights": [0.5, 0.5],
+            "variances": [[0.1, 0.4], [0.4, 0.2]],
+            "positions": [[1.4, -0.6], [0.4, -1.2]],
+            "teacher_mean": [[0.3], [-0.2]],
+            "teacher_covariance": [[[1.5]], [[0.8]]],
+        },
+        "positional_target": [[0.7, 0.3], [0.2, 0.8]],
+        "omega": 0.3,
+        "regularization": 0.05,
+    },
     "copy-head": {
         "context_length": 24,
         "vocabulary_size": 8,
@@ -124,6 +138,8 @@ def gradient(theory: Any, x: np.ndarray, rule: Any) -> np.ndarray:
 
 def test_potential_is_stationary_exactly_where_the_residual_vanishes(solution: sa.Solution) -> None:
     theory: Any = solution.theory
+    if solution.accuracy > 1e-5:  # the gradient at the state shows its error
+        solution = sa.solve(theory, solution, accuracy=1e-5, tol=1e-8)
     rule = theory.rules(1e-6)[0]
     size = abs(theory.potential(solution.state, rule))
     assert np.max(np.abs(gradient(theory, solution.state, rule))) < 2e-5 * size
@@ -138,7 +154,7 @@ def test_state_round_trips_through_a_mapping(solution: sa.Solution) -> None:
     assert again.start == "given"
     assert again.converged
     # the first rule tried may be coarser than the one the solution needed
-    assert again.history[0] < 1e-4
+    assert again.history[0] < max(1e-4, 10 * solution.accuracy)
     assert np.all(np.abs(again.state - solution.state) <= 2 * (again.errors + solution.errors))
 
 

@@ -170,7 +170,7 @@ def test_stability_of_a_solution_and_of_a_row():
     exact = sa.stability(solution)
     assert exact.iteration == pytest.approx(3.97, abs=0.02)
     assert exact.unstable_directions == 0
-    assert exact.jump_weight > 0
+    assert exact.jump_probability > 0
     assert not exact.replica_symmetric
     branch = sa.trace(MODEL, "alpha", (1.2, 1.3), start="positional", at=[1.24], events=[])
     (row,) = branch.at(1.24)

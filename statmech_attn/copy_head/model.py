@@ -210,12 +210,20 @@ class CopyHead:
             return np.empty((0, len(names)))
         return np.array([[1.0 if name in ("rho", "tau") else -1.0 for name in names]])
 
+    def flat_directions(self, state: Array) -> Array:
+        """None."""
+        return np.empty((0, state.size))
+
     def rules(self, accuracy: float) -> tuple[Any, ...]:
         """Numbers of row backgrounds of the mean field; (None,), exact, for the rest."""
         if not self._mean_field:
             return (None,)
         counts = (64, 256, 1024, 4096)
         return counts[1:] if accuracy < 1e-2 else counts
+
+    def replicates(self, rule: Any) -> tuple[Any, ...]:
+        """None."""
+        return ()
 
     def under(self, rule: str, **options: Any) -> Theory:
         """There are no other rules."""

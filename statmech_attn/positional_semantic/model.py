@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from statmech_attn.positional_semantic.attention import effective_target
 from statmech_attn.positional_semantic.observables import linear_baseline, mean_loss
 from statmech_attn.positional_semantic.rules import TABLE, rules_for
 from statmech_attn.theory import Array, Theory
+
+if TYPE_CHECKING:
+    from statmech_attn.positional_semantic.layer import AttentionLayer
+    from statmech_attn.positional_semantic.runs import Overlaps
 
 __all__ = ["PositionalSemantic"]
 
@@ -98,11 +102,50 @@ class PositionalSemantic:
             raise ValueError(f"positional_target={self.positional_target!r} must be a finite 2x2 matrix")
         object.__setattr__(self, "positional_target", tuple(tuple(row) for row in target.tolist()))
 
+    def layer(self) -> AttentionLayer:
+        """The same model in the general form: per-token overlaps, for simulation and as a check.
+
+        Examples
+        --------
+        >>> PositionalSemantic(alpha=1.24, omega=0.3).layer().tokens
+        2
+        """
+        from statmech_attn.positional_semantic.layer import AttentionLayer
+        from statmech_attn.positional_semantic.spectrum import Spectrum
+
+        positions = (self.positional_strength, -self.positional_strength)
+        return AttentionLayer(
+            alpha=self.alpha,
+            spectrum=Spectrum.isotropic(self.sigma**2, positions),
+            positional_target=self.positional_target,
+            omega=self.omega,
+            regularization=self.regularization,
+        )
+
+    def overlaps(self, state: Array) -> Overlaps:
+        """A state as overlaps of the two tokens: the same q and theta, opposite m."""
+        from statmech_attn.positional_semantic.runs import Overlaps
+
+        q, m, theta, _ = state
+        return Overlaps(np.full((2, 1, 1), q), np.array([[m], [-m]]), np.full((2, 1, 1), theta))
+
+    def name_overlaps(self, q: Array, m: Array, theta: Array) -> dict[str, float]:
+        """Overlaps of the two tokens by the names of the order parameters (V has none)."""
+        return {"q": float(q.mean()), "m": float(m[0, 0] - m[1, 0]) / 2, "theta": float(theta.mean())}
+
     # ---- the contract of statmech_attn.theory.Theory
+
+    def flat_directions(self, state: Array) -> Array:
+        """None."""
+        return np.empty((0, state.size))
 
     def rules(self, accuracy: float) -> tuple[int, ...]:
         """Rows of :data:`.rules.TABLE` from the one meant for `accuracy` to the finest."""
         return rules_for(accuracy)
+
+    def replicates(self, rule: Any) -> tuple[Any, ...]:
+        """None."""
+        return ()
 
     def under(self, rule: str, **options: Any) -> Theory:
         """The model under ``"published"`` (the authors' nodes and iteration) or ``"monte_carlo"`` integrals.

@@ -1,0 +1,321 @@
+r"""The global proximal operator of the attention loss of any number of tokens and any rank.
+
+.. math:: M(\omega)=\min_{z\in\mathbb R^{L\times r}}\ \sum_l\tfrac12(z_l-\omega_l)^\top V_l^{-1}(z_l-\omega_l)+\ell(z),
+    \qquad g_l=V_l^{-1}(z_l-\omega_l),
+
+and its derivative :math:`\partial g/\partial\omega=V^{-1}[(V^{-1}+\nabla^2\ell)^{-1}V^{-1}-1]`. The minimum is sought
+downhill from the point itself and from patterns of signs over tokens; two wells are counted where two were found.
+All arrays carry LANES points along their last axis (see :mod:`.row_attention`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import lru_cache
+
+import numpy as np
+from numba import njit, prange
+
+from statmech_attn.positional_semantic.attention import FAST
+from statmech_attn.positional_semantic.row_attention import LANES, loss_derivatives, loss_space
+from statmech_attn.theory import Array
+
+__all__ = ["global_minimum", "proximal_points", "response", "start_patterns", "work_space"]
+
+
+@lru_cache
+def start_patterns(tokens: int, rank: int) -> Array:
+    """(k, L r) directions to start from: patterns of signs over the tokens, along every axis of rank space.
+
+    All patterns up to four tokens, else sixteen (eight Walsh functions and their negatives).
+    """
+    if tokens <= 4:
+        signs = np.array(list(itertools.product((1.0, -1.0), repeat=tokens)))
+    else:
+        walsh = [[(-1.0) ** bin(k & token).count("1") for token in range(tokens)] for k in range(8)]
+        signs = np.array(walsh + [[-x for x in row] for row in walsh])
+    if rank > 1:
+        signs = signs[np.any(signs != signs[:, :1], axis=1)]  # contrasts between tokens
+    patterns = signs[:, None, :, None] * np.eye(rank)[None, :, None, :]
+    return np.ascontiguousarray(patterns.reshape(-1, tokens * rank))
+
+
+@njit(error_model="numpy")
+def work_space(L, r):  # type: ignore[no-untyped-def]
+    """Arrays of :func:`global_minimum`."""
+    n = L * r
+    points = (np.empty((n, LANES)), np.empty((n, LANES)), np.empty((n, LANES)), np.empty((n, LANES)))
+    matrices = (np.empty((n, n, LANES)), np.empty((n, n, LANES)), np.empty((n, n, LANES)))
+    numbers = (np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES))
+    return points, matrices, numbers, np.empty((n, LANES)), loss_space(L, r)
+
+
+@njit(error_model="numpy", fastmath=FAST)
+def _cholesky(matrix, shift, factor, pivot):  # type: ignore[no-untyped-def]
+    """Lower factor of matrix + shift (LANES,), its diagonal inverted; `pivot` is the smallest pivot of a lane.
+
+    Where it is not positive the factor is of no use.
+    """
+    n = matrix.shape[0]
+    pivot[:] = np.inf
+    x = np.empty(LANES)
+    for i in range(n):
+        for j in range(i + 1):
+            for p in range(LANES):
+                x[p] = matrix[i, j, p]
+            if i == j:
+                for p in range(LANES):
+                    x[p] += shift[p]
+            for k in range(j):
+                for p in range(LANES):
+                    x[p] -= factor[i, k, p] * factor[j, k, p]
+            if i == j:
+                for p in range(LANES):
+                    pivot[p] = min(pivot[p], x[p])
+                    factor[i, i, p] = 1.0 / np.sqrt(max(x[p], 1e-300))
+            else:
+                for p in range(LANES):
+                    factor[i, j, p] = x[p] * factor[j, j, p]
+
+
+@njit(error_model="numpy", fastmath=FAST)
+def _solve(factor, x):  # type: ignore[no-untyped-def]
+    """Solve factor factor^T y = x (n, LANES) in place."""
+    n = x.shape[0]
+    for i in range(n):
+        for k in range(i):
+            for p in range(LANES):
+                x[i, p] -= factor[i, k, p] * x[k, p]
+        for p in range(LANES):
+            x[i, p] *= factor[i, i, p]
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            for p in range(LANES):
+                x[i, p] -= factor[k, i, p] * x[k, p]
+        for p in range(LANES):
+            x[i, p] *= factor[i, i, p]
+
+
+@njit(error_model="numpy", fastmath=FAST)
+def _objective(z, w, precision, T, c, code, value, gradient, hessian, space):  # type: ignore[no-untyped-def]
+    """The function to minimise with its gradient and (lower triangle of the) Hessian."""
+    L, r, _ = precision.shape
+    value[:] = 0.0
+    gradient[:] = 0.0
+    hessian[:] = 0.0
+    for i in range(L):
+        for a in range(r):
+            for b in range(r):
+                x = precision[i, a, b]
+                for p in range(LANES):
+                    gradient[i * r + a, p] += x * (z[i * r + b, p] - w[i * r + b, p])
+                for p in range(LANES):
+                    hessian[i * r + a, i * r + b, p] = x
+            for p in range(LANES):
+                value[p] += 0.5 * gradient[i * r + a, p] * (z[i * r + a, p] - w[i * r + a, p])
+    loss_derivatives(z, T, c, code, value, gradient, hessian, space)
+
+
+@njit(error_model="numpy")
+def _positive(hessian, shift, factor, pivot):  # type: ignore[no-untyped-def]
+    """Factor the Hessian, shifted lane by lane as far as it needs to be positive definite."""
+    n = hessian.shape[0]
+    shift[:] = 0.0
+    for _ in range(60):
+        _cholesky(hessian, shift, factor, pivot)
+        done = True
+        for p in range(LANES):
+            if not pivot[p] > 0.0:
+                done = False
+                largest = 0.0
+                for i in range(n):
+                    largest = max(largest, abs(hessian[i, i, p]))
+                shift[p] = max(4.0 * shift[p], 1e-2 * largest + 1e-12)
+        if done:
+            return
+
+
+@njit(error_model="numpy")
+def _descend(z, w, precision, T, c, code, known, is_known, value, space):  # type: ignore[no-untyped-def]
+    """Minimise downhill from z (n, LANES) in place to a relative gain of 1e-7; `value` (LANES,) the minima.
+
+    A lane stops early, with value infinity, where it has come to the well of `known`. Newton steps, the Hessian
+    shifted until it is positive definite, the step halved until the function decreases.
+    """
+    (new, gradient, new_gradient, _), (hessian, new_hessian, factor), numbers, step, work = space
+    new_value, shift, pivot, t, gain, _ = numbers
+    n = z.shape[0]
+    _objective(z, w, precision, T, c, code, value, gradient, hessian, work)
+    for p in range(LANES):
+        t[p] = 1.0
+    for _ in range(100):
+        _positive(hessian, shift, factor, pivot)
+        for i in range(n):
+            for p in range(LANES):
+                step[i, p] = -gradient[i, p]
+        _solve(factor, step)
+        moving = False
+        for p in range(LANES):
+            if t[p] == 0.0:
+                continue
+            size = 0.0
+            distance = 0.0
+            length = 0.0
+            g = 0.0
+            for i in range(n):
+                size += z[i, p] * z[i, p]
+                distance += (z[i, p] - known[i, p]) ** 2
+                length += step[i, p] * step[i, p]
+                g -= 0.5 * step[i, p] * gradient[i, p]
+            gain[p] = g
+            if is_known and shift[p] == 0.0 and distance < 4e-3 * (0.1 + size):
+                value[p] = np.inf
+                t[p] = 0.0
+            elif not g > 1e-7 * value[p] + 1e-26:
+                t[p] = 0.0
+            else:
+                t[p] = min(1.0, (0.5 + 0.25 * np.sqrt(size)) / np.sqrt(length))
+                moving = True
+        if not moving:
+            return
+        for _ in range(40):
+            for i in range(n):
+                for p in range(LANES):
+                    new[i, p] = z[i, p] + t[p] * step[i, p]
+            _objective(new, w, precision, T, c, code, new_value, new_gradient, new_hessian, work)
+            accepted = True
+            for p in range(LANES):
+                if t[p] > 0.0 and not new_value[p] <= value[p] - 1e-4 * t[p] * gain[p]:
+                    accepted = False
+                    t[p] = 0.5 * t[p] if t[p] > 1e-8 else 0.0
+            if accepted:
+                break
+        for p in range(LANES):
+            if t[p] > 0.0:
+                value[p] = new_value[p]
+        for i in range(n):
+            for p in range(LANES):
+                z[i, p] = new[i, p]
+                gradient[i, p] = new_gradient[i, p]
+        hessian[:] = new_hessian
+
+
+@njit(error_model="numpy")
+def global_minimum(z, w, precision, T, c, code, patterns, minimum, wells, space):  # type: ignore[no-untyped-def]
+    """Global minimisers into z (L r, LANES), which holds first guesses; minima and numbers of wells seen (LANES,).
+
+    `patterns` (k, L r) are further starts, scaled to the size of the point w; the point itself is one too. Without
+    patterns the minimum is local, downhill from the guess. Leaves the Cholesky factor of the Hessian at the minimisers
+    in `space` for :func:`response`.
+    """
+    (_, gradient, _, trial), (hessian, _, factor), numbers, step, work = space
+    shift, pivot, value = numbers[1], numbers[2], numbers[5]
+    n = z.shape[0]
+    amplitude = np.zeros(LANES)
+    guess_is_point = True
+    for i in range(n):
+        for p in range(LANES):
+            amplitude[p] += w[i, p] * w[i, p]
+            guess_is_point = guess_is_point and z[i, p] == w[i, p]
+    for p in range(LANES):
+        amplitude[p] = max(0.5, np.sqrt(amplitude[p] / precision.shape[0]))
+        wells[p] = 1.0
+    _descend(z, w, precision, T, c, code, z, False, minimum, space)
+    for k in range(patterns.shape[0] + 1):
+        if k == 0 and (guess_is_point or patterns.shape[0] == 0):
+            continue
+        for i in range(n):
+            for p in range(LANES):
+                trial[i, p] = w[i, p] if k == 0 else amplitude[p] * patterns[k - 1, i]
+        _descend(trial, w, precision, T, c, code, z, True, value, space)
+        for p in range(LANES):
+            if value[p] < np.inf:
+                wells[p] = 2.0
+                if value[p] < minimum[p]:
+                    minimum[p] = value[p]
+                    for i in range(n):
+                        z[i, p] = trial[i, p]
+    # to round-off by Newton steps inside the well; a single descent has left gradient and Hessian where it ended
+    for k in range(4):
+        if k > 0 or patterns.shape[0] > 0:
+            _objective(z, w, precision, T, c, code, minimum, gradient, hessian, work)
+        _positive(hessian, shift, factor, pivot)
+        for i in range(n):
+            for p in range(LANES):
+                step[i, p] = -gradient[i, p]
+        _solve(factor, step)
+        largest = 0.0
+        for i in range(n):
+            for p in range(LANES):
+                z[i, p] += step[i, p]
+                largest = max(largest, abs(step[i, p]))
+        if largest < 1e-7:  # and the error left is of the order of its square
+            break
+
+
+@njit(error_model="numpy")
+def response(precision, factor, column, D):  # type: ignore[no-untyped-def]
+    """D (L r, L r, LANES) = V^-1 [(V^-1 + Hess)^-1 V^-1 - 1] from the Cholesky factor of V^-1 + Hess."""
+    L, r, _ = precision.shape
+    for k in range(L):
+        for b in range(r):
+            column[:] = 0.0
+            for a in range(r):
+                column[k * r + a] = precision[k, a, b]
+            _solve(factor, column)
+            for p in range(LANES):
+                column[k * r + b, p] -= 1.0
+            for i in range(L):
+                for a in range(r):
+                    for p in range(LANES):
+                        D[i * r + a, k * r + b, p] = precision[i, a, 0] * column[i * r, p]
+                    for e in range(1, r):
+                        for p in range(LANES):
+                            D[i * r + a, k * r + b, p] += precision[i, a, e] * column[i * r + e, p]
+
+
+@njit(error_model="numpy", parallel=True, cache=True)
+def proximal_points(w, V, T, c, code, patterns, z):  # type: ignore[no-untyped-def]
+    """Global proximal operator at many points.
+
+    w (n, L r) points; V (L, r, r); T (n, L, L) targets; z (n, L r) first guesses, overwritten by the minimisers.
+    Returns minima (n,), numbers of wells seen (n,) and diagonal blocks of the response (n, L, r, r).
+    """
+    n, L, r = w.shape[0], V.shape[0], V.shape[1]
+    precision = np.empty_like(V)
+    for i in range(L):
+        precision[i] = np.linalg.inv(V[i])
+    minima = np.empty(n)
+    wells = np.empty(n)
+    blocks = np.empty((n, L, r, r))
+    groups = (n + LANES - 1) // LANES
+    tasks = 16
+    for task in prange(tasks):
+        space = work_space(L, r)
+        points, here = np.empty((L * r, LANES)), np.empty((L * r, LANES))
+        column = np.empty((L * r, LANES))
+        target = np.empty((L, L, LANES))
+        D = np.empty((L * r, L * r, LANES))
+        minimum, seen = np.empty(LANES), np.empty(LANES)
+        for group in range(task * groups // tasks, (task + 1) * groups // tasks):
+            first = group * LANES
+            for p in range(LANES):
+                mu = min(first + p, n - 1)
+                for i in range(L * r):
+                    points[i, p] = w[mu, i]
+                    here[i, p] = z[mu, i]
+                for i in range(L):
+                    for j in range(L):
+                        target[i, j, p] = T[mu, i, j]
+            global_minimum(here, points, precision, target, c, code, patterns, minimum, seen, space)
+            response(precision, space[1][2], column, D)
+            for p in range(min(LANES, n - first)):
+                minima[first + p] = minimum[p]
+                wells[first + p] = seen[p]
+                for i in range(L * r):
+                    z[first + p, i] = here[i, p]
+                for i in range(L):
+                    for a in range(r):
+                        for b in range(r):
+                            blocks[first + p, i, a, b] = D[i * r + a, i * r + b, p]
+    return minima, wells, blocks
