@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 from statmech_attn import __version__
 from statmech_attn.copy_head import commands as copy_head
 from statmech_attn.induction.commands import add_parser as add_induction
+from statmech_attn.positional_semantic import commands as positional_semantic
 from statmech_attn.registry import THEORIES, theory_class
+from statmech_attn.verification import add_parser as add_verify
 
 if TYPE_CHECKING:
     from statmech_attn.theory import Solution, Theory
@@ -39,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     _add_solve(commands)
     add_branches(commands)
-    copy_head.add_simulate(commands)
+    _add_simulate(commands)
     copy_head.add_critical(commands)
     add_induction(commands)
+    add_verify(commands)
     arguments = parser.parse_args(argv)
     try:
         code: int = arguments.run(arguments)
@@ -58,25 +61,25 @@ def add_theory_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     if name == "copy-head":
         copy_head.add_model_arguments(parser)
     if name == "positional-semantic":
-        parser.add_argument("--alpha", type=float, required=True, help="samples per dimension, n/d")
-        parser.add_argument("--omega", type=float, default=0.0, help="share of the positional target (default 0)")
-        parser.add_argument("--sigma", type=float, default=0.5, help="standard deviation of the tokens (default 0.5)")
-        parser.add_argument("--regularization", type=float, default=0.01, help="l2 penalty lambda (default 0.01)")
-        parser.add_argument(
-            "--positional-target", type=float, nargs=4, default=[0.6, 0.4, 0.4, 0.6], metavar="A",
-            help="positional attention A11 A12 A21 A22 (default .6 .4 .4 .6)",
-        )  # fmt: skip
-        parser.add_argument("--positional-strength", type=float, default=1.0, help="norm of p_l (default 1)")
+        positional_semantic.add_model_arguments(parser)
+    if name == "attention-layer":
+        positional_semantic.add_layer_arguments(parser)
 
 
 def theory_from(arguments: argparse.Namespace) -> Any:
     """The theory that the options describe."""
+    if arguments.theory in ("positional-semantic", "attention-layer"):
+        return positional_semantic.model_from(arguments)
     cls = theory_class(arguments.theory)
-    values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if "positional_target" in values:
-        a = values["positional_target"]
-        values["positional_target"] = ((a[0], a[1]), (a[2], a[3]))
-    return cls(**values)
+    return cls(**{f.name: getattr(arguments, f.name) for f in dataclasses.fields(cls)})  # type: ignore[arg-type]
+
+
+def _add_simulate(commands: Any) -> None:
+    simulate = commands.add_parser("simulate", help="train or sample on simulated data, beside the theory")
+    models = simulate.add_subparsers(dest="theory", required=True, metavar="theory")
+    copy_head.add_simulate(models)
+    positional_semantic.add_simulate(models, "positional-semantic")
+    positional_semantic.add_simulate(models, "attention-layer")
 
 
 def _add_solve(commands: Any) -> None:
@@ -86,7 +89,7 @@ def _add_solve(commands: Any) -> None:
         parser = theories.add_parser(name, help=f"the {name} model", allow_abbrev=False)
         add_theory_arguments(parser, name)
         parser.add_argument("--start", help="one branch only (default: all)")
-        parser.add_argument("--tol", type=float, default=1e-8, help="bound on the undamped residual (default 1e-8)")
+        parser.add_argument("--tol", type=float, help="bound on the undamped residual (default 1e-8, or of the theory)")
         parser.add_argument("--accuracy", type=float, help="bound on the quadrature error (default: of the theory)")
         form = parser.add_mutually_exclusive_group()
         form.add_argument("--json", action="store_true", help="print JSON")

@@ -17,10 +17,19 @@ from statmech_attn.theory import Array, Solution, replace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from statmech_attn.comparison import Comparison
     from statmech_attn.continuation import Branch
     from statmech_attn.diagram import PhaseDiagram
 
-__all__ = ["plot_against", "plot_branch", "plot_loss_difference", "plot_transitions", "save_order_parameters", "scan"]
+__all__ = [
+    "plot_against",
+    "plot_branch",
+    "plot_comparison",
+    "plot_loss_difference",
+    "plot_transitions",
+    "save_order_parameters",
+    "scan",
+]
 
 # Okabe and Ito's colours, distinguishable by colour-blind readers
 COLOURS = {"uninformed": "#000000", "positional": "#0072B2", "semantic": "#D55E00", "mixed": "#009E73"}
@@ -88,6 +97,24 @@ def plot_branch(axes: Axes, branch: Branch, name: str, *, colour: str | None = N
             axes.plot(branch.parameter[part], column[part], style, color=colour, label=label)
             label = None
     axes.set_xlabel(branch.parameter_name)
+    axes.set_ylabel(name.replace("_", " "))
+    return axes
+
+
+def plot_comparison(
+    axes: Axes, comparison: Comparison, name: str, *, colour: str | None = None, label: str | None = None
+) -> Axes:
+    """Draw means of a number against d^-1 or d^-1/2, their extrapolation (at zero), and the theory as a line."""
+    limit, means = comparison[name], comparison.at(name)
+    colour = colour or COLOURS.get(comparison.solution.branch, "#009E73")
+    power = 0.5 if limit.law == "1/sqrt d" else 1.0
+    x = np.array([m.dimension for m in means]) ** -power
+    ends = np.array([0.0, x.max()])
+    axes.errorbar(x, [m.mean for m in means], [m.error for m in means], fmt="o", color=colour, label=label)
+    axes.errorbar([0.0], [limit.value], [limit.error], fmt="o", mfc="white", color=colour)
+    axes.plot(ends, limit.value + limit.slope * ends, "--", lw=0.8, color=colour)
+    axes.axhline(limit.theory, color="0.5", lw=0.8, zorder=0)
+    axes.set_xlabel("1/√d" if power == 0.5 else "1/d")
     axes.set_ylabel(name.replace("_", " "))
     return axes
 

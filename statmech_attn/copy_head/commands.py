@@ -58,21 +58,19 @@ def model_from(arguments: argparse.Namespace) -> CopyHead:
     return CopyHead(**{"samples": 1.0, **{k: v for k, v in vars(arguments).items() if k in names}})
 
 
-def add_simulate(commands: Any) -> None:
-    """Add ``simulate copy-head --method adam|hmc|sgld``.
+def add_simulate(models: Any) -> None:
+    """Add ``copy-head`` to the models of ``simulate``: ``--method adam|hmc|sgld``.
 
     Examples
     --------
     >>> parser = argparse.ArgumentParser()
     >>> add_simulate(parser.add_subparsers())
-    >>> line = "simulate copy-head --context-length 8 --vocabulary-size 3 --samples 50 --start copy --steps 50"
+    >>> line = "copy-head --context-length 8 --vocabulary-size 3 --samples 50 --start copy --steps 50"
     >>> options = parser.parse_args(line.split())
     >>> options.method, options.steps
     ('adam', 50)
     """
-    simulate = commands.add_parser("simulate", help="train or sample on simulated data, beside the theory")
-    theories = simulate.add_subparsers(dest="theory", required=True, metavar="theory")
-    parser = theories.add_parser("copy-head", help="the copy head", allow_abbrev=False)
+    parser = models.add_parser("copy-head", help="the copy head", allow_abbrev=False)
     add_model_arguments(parser)
     parser.add_argument("--method", choices=("adam", "hmc", "sgld"), default="adam", help="default adam")
     parser.add_argument(

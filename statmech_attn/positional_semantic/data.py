@@ -1,0 +1,184 @@
+r"""Training data of an attention layer at finite dimension, from an integer seed.
+
+In the common eigenbasis of the token covariances every coordinate i belongs to an atom a of the spectrum (their numbers
+in the ratio of the weights): :math:`x_{\mu l,i}=\sqrt{\gamma_a^l}\,\mathcal N(0,1)`, :math:`p_{l,i}=\pi_a^l/\sqrt d`,
+and the teacher's row :math:`\tau_i` is normal with the mean and covariance of the atom. Any other basis is a rotation
+of this one, under which risk and overlaps do not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from statmech_attn.positional_semantic.layer import AttentionLayer
+from statmech_attn.theory import Array
+
+__all__ = ["Instance", "LayerModel", "attention", "instance"]
+
+#: How the teacher's moments and the Gram matrices of tokens are taken: see :func:`instance`.
+MOMENTS = ("exact", "sampled")
+GRAMS = ("exact", "limit")
+
+
+class LayerModel(Protocol):
+    """A model with an attention layer behind it: :class:`.PositionalSemantic` or :class:`.AttentionLayer`."""
+
+    def layer(self) -> AttentionLayer:
+        """The layer in the general form."""
+        ...
+
+
+class Instance(NamedTuple):
+    """Data of one training problem, in the common eigenbasis of the token covariances.
+
+    Its memory is that of the tokens, 8 n L d bytes: 32 MB for n = 2000, L = 2, d = 1000.
+
+    Attributes
+    ----------
+    layer : AttentionLayer
+        Model drawn from.
+    seed : int
+        Of the generator.
+    gram : {"exact", "limit"}
+        Which Gram matrices the risk has.
+    tokens : (n, L, d) array
+        x, without the positional encodings.
+    positions : (L, d) array
+        p.
+    variances : (L, d) array
+        Diagonals of the token covariances.
+    teacher : (d, t) array
+        Q*.
+    target : (n, L, L) array
+        Attention T of the teacher.
+    """
+
+    layer: AttentionLayer
+    seed: int
+    gram: str
+    tokens: Array
+    positions: Array
+    variances: Array
+    teacher: Array
+    target: Array
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return int(self.tokens.shape[2])
+
+
+def attention(logits: Array, activation: str) -> Array:
+    """Rows of attention of (..., L, L) logits."""
+    if activation == "softmax":
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+    if activation == "sigmoid":
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
+    return logits
+
+
+def instance(
+    model: LayerModel, dimension: int, seed: int = 0, *, teacher_moments: str = "exact", gram: str = "exact"
+) -> Instance:
+    """Draw teacher, tokens and targets.
+
+    Parameters
+    ----------
+    model : PositionalSemantic or AttentionLayer
+        What to draw from; n = round(alpha d) samples.
+    dimension : int
+        d, at least every rank.
+    seed : int
+        Everything is a function of (seed, dimension).
+    teacher_moments : {"exact", "sampled"}
+        Exact: mean and covariance of the teacher's rows are in every atom those of the law. Sampled teachers have
+        norms that fluctuate by O(1/sqrt d), which makes error bars of overlaps up to ten times larger.
+    gram : {"exact", "limit"}
+        Exact: the risk has the scalar products of the tokens. Limit: x x^T/d is replaced by its limit, the diagonal of
+        the token variances, and x p^T/d, p p^T/d by zero, which removes most corrections of order 1/d.
+
+    Returns
+    -------
+    Instance
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a dimension below a rank or without a sample, an unknown option, or too few directions in an atom for
+        exact moments.
+
+    Examples
+    --------
+    >>> import statmech_attn as sa
+    >>> data = instance(sa.PositionalSemantic(alpha=2.0, omega=0.3), dimension=50)
+    >>> data.tokens.shape, data.teacher.shape, data.target.shape
+    ((100, 2, 50), (50, 1), (100, 2, 2))
+    """
+    layer = model.layer()
+    _check(layer, dimension, seed, teacher_moments, gram)
+    n = round(layer.alpha * dimension)
+    atoms = _atoms(layer, dimension)
+    _, variances, positions, *_ = layer.spectrum.arrays
+    rng = np.random.default_rng([seed, dimension])
+    teacher = _teacher(layer, atoms, teacher_moments == "exact", rng)
+    tokens = rng.standard_normal((n, layer.tokens, dimension))
+    tokens *= np.sqrt(variances[atoms].T)
+    index = tokens @ teacher / np.sqrt(dimension)
+    target = (1 - layer.omega) * attention(index @ index.transpose(0, 2, 1), layer.teacher_activation)
+    target += layer.omega * np.array(layer.positional_target)
+    encodings = positions[atoms].T / np.sqrt(dimension)
+    return Instance(layer, seed, gram, tokens, encodings, variances[atoms].T.copy(), teacher, target)
+
+
+def _check(layer: AttentionLayer, dimension: Any, seed: Any, teacher_moments: str, gram: str) -> None:
+    for name, value, known in (("teacher_moments", teacher_moments, MOMENTS), ("gram", gram, GRAMS)):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} is not one of {', '.join(known)}")
+    for name, value, least in (("dimension", dimension, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name}={value!r} must be an integer")
+        if value < least:
+            raise ValueError(f"{name}={value!r} must be at least {least}")
+    for name, rank in (("student", layer.student_rank), ("teacher", layer.teacher_rank)):
+        if rank > dimension:
+            raise ValueError(f"dimension={dimension} is below the rank {rank} of the {name}")
+    if round(layer.alpha * dimension) < 1:
+        raise ValueError(f"dimension={dimension} with alpha={layer.alpha!r} leaves no sample: n = alpha d rounds to 0")
+
+
+def _atoms(layer: AttentionLayer, dimension: int) -> Any:
+    """(d,) atom of every coordinate: shares of the weights, what is left to the largest remainders."""
+    share = np.array(layer.spectrum.weights) * dimension
+    counts = np.floor(share + 1e-9).astype(int)
+    order = np.argsort(counts - share, kind="stable")
+    counts[order[: dimension - counts.sum()]] += 1
+    return np.repeat(np.arange(share.size), counts)
+
+
+def _teacher(layer: AttentionLayer, atoms: Any, exact: bool, rng: np.random.Generator) -> Array:
+    """(d, t) rows of the teacher."""
+    *_, mean, covariance = layer.spectrum.arrays
+    rows = rng.standard_normal((atoms.size, layer.teacher_rank))
+    for a in np.unique(atoms):
+        mine = atoms == a
+        values, vectors = np.linalg.eigh(covariance[a])
+        if exact and values.max() > 0:
+            rows[mine] = _whitened(rows[mine])
+        rows[mine] = mean[a] + rows[mine] @ (vectors * np.sqrt(np.maximum(values, 0))).T
+    return rows
+
+
+def _whitened(rows: Array) -> Array:
+    """Rows with mean zero and covariance one."""
+    count, rank = rows.shape
+    if count <= rank:
+        raise ValueError(
+            f"teacher_moments='exact' needs more than {rank} directions in every atom, one has {count}: "
+            "take a larger dimension or teacher_moments='sampled'"
+        )
+    centred = rows - rows.mean(axis=0)
+    factor = np.linalg.cholesky(centred.T @ centred / count)
+    return np.asarray(np.linalg.solve(factor, centred.T).T)

@@ -1,0 +1,157 @@
+"""Training data: moments, determinism, and the risk against its dense formula and finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import statmech_attn as sa
+from statmech_attn.positional_semantic.data import Instance, attention, instance
+from statmech_attn.positional_semantic.layer import ACTIVATIONS, AttentionLayer
+from statmech_attn.positional_semantic.risk import Risk, expected_error, quadratic
+from statmech_attn.positional_semantic.spectrum import Spectrum
+from tests.positional_semantic.layers import random_layer
+
+MODEL = sa.PositionalSemantic(alpha=2.0, omega=0.3)
+
+
+def dense_errors(data: Instance, Q: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """|T x - S (x + p)|^2 / 2 d of every sample, written out."""
+    layer, d = data.layer, data.dimension
+    errors = []
+    for x in tokens:
+        seen = x + data.positions
+        teacher, student = x @ data.teacher / np.sqrt(d), seen @ Q / np.sqrt(d)
+        T = attention(teacher @ teacher.T, layer.teacher_activation)
+        T = (1 - layer.omega) * T + layer.omega * np.array(layer.positional_target)
+        S = attention(student @ student.T, layer.student_activation)
+        errors.append(np.sum((T @ x - S @ seen) ** 2) / (2 * d))
+    return np.array(errors)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("L", "r", "t"), [(2, 1, 1), (3, 2, 1), (2, 2, 3), (4, 1, 2)])
+def test_risk_is_the_dense_formula(L: int, r: int, t: int, activation: str) -> None:
+    layer = random_layer(L, r, t, activation, activation)
+    data = instance(layer, 40, seed=3)
+    Q = np.random.default_rng(0).standard_normal((40, r))
+    dense = dense_errors(data, Q, data.tokens).sum() + 0.5 * layer.regularization * np.sum(Q**2)
+    assert Risk(data)(Q)[0] == pytest.approx(dense, rel=1e-12)
+
+
+@given(
+    L=st.integers(1, 4),
+    r=st.integers(1, 3),
+    t=st.integers(1, 3),
+    student=st.sampled_from(ACTIVATIONS),
+    teacher=st.sampled_from(ACTIVATIONS),
+    gram=st.sampled_from(["exact", "limit"]),
+    seed=st.integers(0, 1000),
+)
+def test_gradient_is_the_finite_difference(
+    L: int, r: int, t: int, student: str, teacher: str, gram: str, seed: int
+) -> None:
+    risk = Risk(instance(random_layer(L, r, t, student, teacher, seed), 20, seed, gram=gram))
+    rng = np.random.default_rng(seed)
+    Q = rng.standard_normal((20, r))
+    slope = risk(Q)[1]
+    # along the gradient itself: the derivative does not cancel
+    direction = slope / np.linalg.norm(slope) + 0.1 * rng.standard_normal((20, r))
+    direction /= np.linalg.norm(direction)
+    h = 2e-3
+    values = [risk(Q + k * h * direction)[0] for k in (-3, -2, -1, 1, 2, 3)]
+    difference = np.dot([-1, 9, -45, 45, -9, 1], values) / (60 * h)
+    assert difference == pytest.approx(np.sum(slope * direction), rel=1e-8)
+
+
+def test_limiting_gram_matrices() -> None:
+    data = instance(random_layer(3, 1, 1), 50, gram="limit")
+    form = quadratic(data)
+    assert form.gram[7] == pytest.approx(np.diag(data.variances.mean(axis=1)))
+    assert form.cross == pytest.approx(data.target @ form.gram)
+
+
+def test_expected_error_is_that_of_fresh_samples() -> None:
+    layer = random_layer(3, 2, 2)
+    data = instance(layer, 30, seed=1)
+    Q = np.random.default_rng(2).standard_normal((30, 2))
+    value, error = expected_error(data, Q)
+    rng = np.random.default_rng(5)
+    fresh = rng.standard_normal((8_000, 3, 30)) * np.sqrt(data.variances)
+    sampled = dense_errors(data, Q, fresh)
+    spread = sampled.std() / np.sqrt(len(sampled))
+    assert abs(value - sampled.mean()) < 4 * np.hypot(spread, error)
+    assert error < 0.5 * spread
+    limit = expected_error(data._replace(gram="limit"), Q)[0]
+    assert abs(limit - sampled.mean()) > 10 * spread, (
+        "at d = 30 the limiting Gram matrices are far from those of tokens"
+    )
+
+
+def test_moments_of_the_data() -> None:
+    layer = random_layer(2, 1, 2)
+    data = instance(sa.replace(layer, alpha=40.0), 500)
+    weights, variances, positions, mean, covariance = layer.spectrum.arrays
+    assert data.tokens.shape == (20_000, 2, 500)
+    for a, mine in enumerate((np.arange(500) < 300, np.arange(500) >= 300)):
+        assert mine.sum() == round(500 * weights[a])
+        measured = (data.tokens[:, :, mine] ** 2).mean(axis=(0, 2))
+        assert measured == pytest.approx(variances[a], rel=5 * np.sqrt(2 / (20_000 * mine.sum())))
+        assert data.positions[:, mine] * np.sqrt(500) == pytest.approx(np.tile(positions[a], (mine.sum(), 1)).T)
+        rows = data.teacher[mine]
+        assert rows.mean(axis=0) == pytest.approx(mean[a], abs=1e-12)
+        assert np.cov(rows.T, bias=True) == pytest.approx(covariance[a], abs=1e-12)
+    softmax_rows = (data.target - 0.3 * np.array(layer.positional_target)).sum(axis=-1)
+    assert softmax_rows == pytest.approx(0.7)
+
+
+def test_sampled_teachers_fluctuate() -> None:
+    norms = [np.mean(instance(MODEL, 200, s, teacher_moments="sampled").teacher ** 2) for s in range(200)]
+    assert np.mean(norms) == pytest.approx(1, abs=4 * np.sqrt(2 / (200 * 200)))
+    assert np.std(norms) == pytest.approx(np.sqrt(2 / 200), rel=0.2)
+    assert np.mean(instance(MODEL, 200, 0).teacher ** 2) == pytest.approx(1, abs=1e-13)
+
+
+def test_given_matrices_are_used_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    teacher = rng.standard_normal((30, 1))
+    law = Spectrum.matrices([0.25 * np.eye(30)] * 2, rng.standard_normal((2, 30)) / np.sqrt(30), teacher)
+    layer = AttentionLayer(2.0, law, ((0.6, 0.4), (0.4, 0.6)))
+    data = instance(layer, 30)
+    assert sorted(np.abs(data.teacher.ravel())) == pytest.approx(sorted(np.abs(teacher.ravel())))
+
+
+def test_the_seed_decides_everything() -> None:
+    one, same, other = instance(MODEL, 30, 1), instance(MODEL, 30, 1), instance(MODEL, 30, 2)
+    for name in ("tokens", "teacher", "target"):
+        assert np.array_equal(getattr(one, name), getattr(same, name))
+        assert not np.array_equal(getattr(one, name), getattr(other, name))
+    assert np.array_equal(one.tokens, instance(MODEL, 30, 1, gram="limit").tokens)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        (MODEL, {"dimension": 0}, "dimension=0 must be at least 1"),
+        (MODEL, {"dimension": 10.5}, "dimension=10.5 must be an integer"),
+        (MODEL, {"dimension": 10, "seed": -1}, "seed=-1 must be at least 0"),
+        (sa.PositionalSemantic(alpha=0.01), {"dimension": 10}, "leaves no sample"),
+        (random_layer(2, 5, 1), {"dimension": 4}, "dimension=4 is below the rank 5 of the student"),
+        (random_layer(2, 1, 5), {"dimension": 4}, "dimension=4 is below the rank 5 of the teacher"),
+        (random_layer(2, 1, 3), {"dimension": 5}, "needs more than 3 directions in every atom"),
+        (MODEL, {"dimension": 10, "gram": "none"}, "gram='none' is not one of exact, limit"),
+        (MODEL, {"dimension": 10, "teacher_moments": "no"}, "teacher_moments='no' is not one of exact, sampled"),
+    ],
+)
+def test_bad_arguments_are_named(model: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        instance(model, **arguments)
+
+
+def test_wrong_weights_are_named() -> None:
+    with pytest.raises(ValueError, match=r"weights of shape \(10,\) must have shape \(10, 1\)"):
+        Risk(instance(MODEL, 10))(np.zeros(10))
