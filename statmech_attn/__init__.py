@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from statmech_attn.comparison import compare
     from statmech_attn.continuation import Branch, load_branch, locate, trace
     from statmech_attn.copy_head import CopyHead
     from statmech_attn.curve import Row
@@ -17,14 +18,18 @@ if TYPE_CHECKING:
     from statmech_attn.fixed_point import solve
     from statmech_attn.linear_stability import Stability, stability
     from statmech_attn.multistart import solutions
-    from statmech_attn.positional_semantic import PositionalSemantic
+    from statmech_attn.positional_semantic import AttentionLayer, PositionalSemantic, Spectrum
+    from statmech_attn.positional_semantic.amp import amp
+    from statmech_attn.positional_semantic.training import train
     from statmech_attn.store import load, save
     from statmech_attn.theory import ConvergenceError, Solution, Status, Theory, replace
     from statmech_attn.transitions import Line, coexistence, critical_line, switch
+    from statmech_attn.verification import verify
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "AttentionLayer": "positional_semantic",
     "Branch": "continuation",
     "ConvergenceError": "theory",
     "Crossing": "events",
@@ -35,12 +40,15 @@ _HOME = {
     "PositionalSemantic": "positional_semantic",
     "Row": "curve",
     "Solution": "theory",
+    "Spectrum": "positional_semantic",
     "Stability": "linear_stability",
     "Status": "theory",
     "SymmetryBreaking": "events",
     "Theory": "theory",
     "Transition": "events",
+    "amp": "positional_semantic.amp",
     "coexistence": "transitions",
+    "compare": "comparison",
     "critical_line": "transitions",
     "load": "store",
     "load_branch": "continuation",
@@ -55,10 +63,13 @@ _HOME = {
     "stability": "linear_stability",
     "switch": "transitions",
     "trace": "continuation",
+    "train": "positional_semantic.training",
+    "verify": "verification",
 }
 _SUBPACKAGES = ("copy_head", "induction", "positional_semantic")
 
 __all__ = [
+    "AttentionLayer",
     "Branch",
     "ConvergenceError",
     "CopyHead",
@@ -69,12 +80,15 @@ __all__ = [
     "PositionalSemantic",
     "Row",
     "Solution",
+    "Spectrum",
     "Stability",
     "Status",
     "SymmetryBreaking",
     "Theory",
     "Transition",
+    "amp",
     "coexistence",
+    "compare",
     "critical_line",
     "load",
     "load_branch",
@@ -89,6 +103,8 @@ __all__ = [
     "stability",
     "switch",
     "trace",
+    "train",
+    "verify",
 ]
 
 

@@ -6,10 +6,11 @@ Closed forms, with P_0 of the J channel alone and P_c of the copy channel alone:
 
 .. math::
     P_0=\frac{\kappa VL}{\sigma_W\sqrt{v_m}},\ P_{pool}=\tfrac12[b+\sqrt{b^2+4P_0^2}],\quad
-    b=\lambda\kappa V^2(1+\tfrac VL),\quad P_c=\frac{\kappa L^{3/2}V}{\sqrt{V-1}\,\sigma_C\sigma_W} .
+    b=\lambda\kappa V^2(1+\tfrac{V-1}L),\quad P_c=\frac{\kappa L^{3/2}V}{\sqrt{V-1}\,\sigma_C\sigma_W} .
 
 With all L^2 logits fluctuating, copying sets in at
-:math:`\frac{\kappa L^2}2[1+\sqrt{1+4V/(L\sigma_W^2\sigma_C^2)}]\frac V{V-1}`: L^{3/2} V^{1/2} only when cold.
+:math:`\frac{\kappa L^2}2[1+\sqrt{1+4(V-1)/(L\sigma_W^2\sigma_C^2)}]\frac V{V-1}`: P_c, so L^{3/2} V^{1/2}, only when
+cold.
 
 Softmax attention. First order: *coexistence* P* of pooling and copying between the *spinodals* where copying begins
 and pooling ends. What starts from small logits finds the latter,
@@ -221,10 +222,10 @@ def closed_forms(model: CopyHead) -> dict[str, float]:
     product = math.sqrt(model.logit_prior * model.value_prior)
     if model.attention == "linear":
         P0 = kappa * V * L / math.sqrt(model.value_prior * model.uniform_prior)
-        b = model.determinant * kappa * V**2 * (1 + V / L)
+        b = model.determinant * kappa * V**2 * (1 + (V - 1) / L)
         copy = kappa * L**1.5 * V / math.sqrt(V - 1) / product
         if model.ensemble == "posterior":
-            copy = kappa * L**2 / 2 * (1 + math.sqrt(1 + 4 * V / L / product**2)) * V / (V - 1)
+            copy = kappa * L**2 / 2 * (1 + math.sqrt(1 + 4 * (V - 1) / L / product**2)) * V / (V - 1)
         return {"pooling": (b + math.sqrt(b * b + 4 * P0 * P0)) / 2, "copy": copy}
     # P_s2 = c (1 + d/P): a quadratic in P
     c = kappa * L**2 / (2 * math.e * model.logit_prior) * V / (V - 1)

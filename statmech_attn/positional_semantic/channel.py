@@ -280,10 +280,11 @@ def _end_guess(x, wv, difference, excess, shift, quartic, stiffness):  # type: i
 def line_table(teacher, zeta_nodes, zeta_weights, mean, slope, s, V, sigma2, negligible):  # type: ignore[no-untyped-def]
     """Lines of fixed (eta, zeta_v): one column each, with rows WEIGHT to QUARTIC.
 
-    Lines of weight below `negligible` are dropped; the weights that stay sum to one. With v eliminated, the function
-    to minimise is, to fourth order in x = u - SHIFT and up to a constant,
+    Lines of weight below `negligible` are dropped; the weights that stay sum to one. With the attention linear in its
+    logits and v eliminated, the function to minimise is, to fourth order in x = u - SHIFT and up to a constant,
     sigma^2 [QUARTIC x^4 - EXCESS x^2/2 - (omega_u - CENTRE) x/(V sigma^2)]:
-    where EXCESS is positive the line has two wells, which exchange at omega_u = CENTRE (starting values only).
+    where EXCESS is positive the line has two wells, which exchange at omega_u = CENTRE. Starting values only: from the
+    third order on, the loss itself adds terms of order v^3.
     """
     stiffness = V * sigma2
     lines = np.empty((12, teacher.shape[1] * zeta_nodes.size))
