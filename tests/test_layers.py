@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "statmech_attn"
-FACES = {"branch_commands", "cli", "plotting", "__main__"}
+FACES = {"branch_commands", "cli", "plotting", "verification", "__main__"}
 THEORIES = {p.name for p in PACKAGE.iterdir() if p.is_dir() and (p / "__init__.py").exists()}
 
 
