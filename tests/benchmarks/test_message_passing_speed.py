@@ -37,9 +37,9 @@ print(min(iterations) / min(products))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dimension", "bound"), [(1000, 2.5), (2000, 2.0)])
+@pytest.mark.parametrize(("dimension", "bound"), [(1000, 5.0), (2000, 4.0)])
 def test_iteration_costs_little_more_than_its_products(dimension: int, bound: float, capsys) -> None:
-    """One thread, two tokens, n = 2 d. Bounds leave room for a busy machine."""
+    """One thread, two tokens, n = 2 d. On a quiet machine 1.7 and 1.5; the bounds leave room for a busy one."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", CODE.format(dimension=dimension)], env=environment, capture_output=True, text=True

@@ -88,10 +88,10 @@ def test_three_tokens_and_two_kinds_of_directions():
 
 def test_fails_where_replica_symmetry_does_and_where_damping_is_short():
     """Positional branch, alpha = 1.24: no fixed point is reached; undamped, the semantic one is left. Both say so."""
-    positional = sa.amp(sa.PositionalSemantic(1.24, 0.3), 500, "positional", damping=0.75, max_iterations=100)
+    positional = sa.amp(sa.PositionalSemantic(1.24, 0.3), 300, "positional", damping=0.75, max_iterations=45)
     assert positional.status.kind in ("stalled", "iteration limit", "infeasible")
     assert not positional.converged
-    undamped = sa.amp(MODEL, 500, "semantic", damping=0.0, max_iterations=60)
+    undamped = sa.amp(MODEL, 300, "semantic", damping=0.0, max_iterations=30)
     assert not undamped.converged
 
 
