@@ -94,8 +94,11 @@ def instance(
     seed : int
         Everything is a function of (seed, dimension).
     teacher_moments : {"exact", "sampled"}
-        Exact: mean and covariance of the teacher's rows are in every atom those of the law. Sampled teachers have
-        norms that fluctuate by O(1/sqrt d), which makes error bars of overlaps up to ten times larger.
+        Exact: mean and covariance of the teacher's rows are in every atom those of the law. Atoms of too few
+        directions are taken together: there the sums over directions hold that give the first moments, weighted by
+        one, variances and encodings, and the second, weighted by one and variances (up to a scale, if the covariance
+        of the teacher differs between these atoms). Sampled teachers have norms that fluctuate by O(1/sqrt d), which
+        makes error bars of overlaps up to ten times larger.
     gram : {"exact", "limit"}
         Exact: the risk has the scalar products of the tokens. Limit: x x^T/d is replaced by its limit, the diagonal of
         the token variances, and x p^T/d, p p^T/d by zero, which removes most corrections of order 1/d.
@@ -107,8 +110,8 @@ def instance(
     Raises
     ------
     ValueError, TypeError
-        For a dimension below a rank or without a sample, an unknown option, or too few directions in an atom for
-        exact moments.
+        For another model, a dimension below a rank or without a sample, an unknown option, or too few directions
+        for exact moments.
 
     Examples
     --------
@@ -117,6 +120,8 @@ def instance(
     >>> data.tokens.shape, data.teacher.shape, data.target.shape
     ((100, 2, 50), (50, 1), (100, 2, 2))
     """
+    if not hasattr(model, "layer"):
+        raise TypeError(f"model={model!r} must be a PositionalSemantic or an AttentionLayer")
     layer = model.layer()
     _check(layer, dimension, seed, teacher_moments, gram)
     n = round(layer.alpha * dimension)
@@ -150,35 +155,68 @@ def _check(layer: AttentionLayer, dimension: Any, seed: Any, teacher_moments: st
 
 
 def _atoms(layer: AttentionLayer, dimension: int) -> Any:
-    """(d,) atom of every coordinate: shares of the weights, what is left to the largest remainders."""
-    share = np.array(layer.spectrum.weights) * dimension
-    counts = np.floor(share + 1e-9).astype(int)
-    order = np.argsort(counts - share, kind="stable")
-    counts[order[: dimension - counts.sum()]] += 1
-    return np.repeat(np.arange(share.size), counts)
+    """(d,) atom of every coordinate: shares of the weights, their sums rounded, ties to even."""
+    ends = np.rint(np.round(np.cumsum(layer.spectrum.weights) * dimension, 6)).astype(int)
+    return np.repeat(np.arange(ends.size), np.diff(ends, prepend=0))
 
 
 def _teacher(layer: AttentionLayer, atoms: Any, exact: bool, rng: np.random.Generator) -> Array:
     """(d, t) rows of the teacher."""
-    *_, mean, covariance = layer.spectrum.arrays
+    _, variances, positions, mean, covariance = layer.spectrum.arrays
     rows = rng.standard_normal((atoms.size, layer.teacher_rank))
-    for a in np.unique(atoms):
+    values, vectors = np.linalg.eigh(covariance)
+    if exact:
+        drawn = values[:, -1] > 0
+        scale = np.sqrt(np.trace(covariance, axis1=1, axis2=2) / layer.teacher_rank)[atoms]
+        weights = np.column_stack([np.ones(len(variances)), variances])[atoms]
+        rows = _whitened(rows, np.where(drawn[atoms], atoms, -1), weights, positions[atoms], scale)
+    root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
+    return np.asarray(mean[atoms] + np.einsum("iab,ib->ia", root[atoms], rows))
+
+
+def _whitened(rows: Array, atoms: Any, weights: Array, positions: Array, scale: Array) -> Array:
+    """Rows with the moments of N(0, I) in every atom, jointly in those too small; where `atoms` is -1, any."""
+    count, rank, known = np.bincount(atoms[atoms >= 0], minlength=1), rows.shape[1], atoms >= 0
+    least, rows = rank, rows.copy()
+    while np.any(together := known & (count[atoms] <= least)):
+        found = _jointly(rows[together], weights[together], positions[together], scale[together])
+        if found is not None:
+            rows[together] = found
+            break
+        if np.all(together == known):
+            raise ValueError(
+                f"teacher_moments='exact' needs more than {rank} directions in every atom, or more small atoms than "
+                f"dimension={len(atoms)} has: take a larger dimension or teacher_moments='sampled'"
+            )
+        # too few of them: with the next larger atoms
+        least *= 2
+    for a in np.unique(atoms[known & ~together]):
         mine = atoms == a
-        values, vectors = np.linalg.eigh(covariance[a])
-        if exact and values.max() > 0:
-            rows[mine] = _whitened(rows[mine])
-        rows[mine] = mean[a] + rows[mine] @ (vectors * np.sqrt(np.maximum(values, 0))).T
+        centred = rows[mine] - rows[mine].mean(axis=0)
+        factor = np.linalg.cholesky(centred.T @ centred / len(centred))
+        rows[mine] = np.linalg.solve(factor, centred.T).T
     return rows
 
 
-def _whitened(rows: Array) -> Array:
-    """Rows with mean zero and covariance one."""
-    count, rank = rows.shape
-    if count <= rank:
-        raise ValueError(
-            f"teacher_moments='exact' needs more than {rank} directions in every atom, one has {count}: "
-            "take a larger dimension or teacher_moments='sampled'"
-        )
-    centred = rows - rows.mean(axis=0)
-    factor = np.linalg.cholesky(centred.T @ centred / count)
-    return np.asarray(np.linalg.solve(factor, centred.T).T)
+def _jointly(rows: Array, weights: Array, positions: Array, scale: Array) -> Array | None:
+    """Rows with first moments zero and second moments one, in sums with weights; None where they cannot be found.
+
+    In turn, rows are projected and multiplied by matrices 1 - X_i linear in the weights that correct second moments.
+    """
+    first = np.column_stack([weights, positions]) * scale[:, None]
+    second = weights * scale[:, None] ** 2
+    second = second / np.maximum(second.sum(axis=0), 1e-300)
+    inverse = np.linalg.pinv(second.T @ second, rcond=1e-10, hermitian=True)
+    identity = np.eye(rows.shape[1])
+    for _ in range(200):
+        rows = rows - first @ np.linalg.lstsq(first, rows, rcond=1e-10)[0]
+        excess = np.einsum("iw,ia,ib->wab", second, rows, rows) - identity
+        size = np.abs(excess).max(initial=0.0)
+        if size < 1e-12:
+            return rows
+        if not size < 1e3:
+            return None
+        X = np.tensordot(second, np.tensordot(inverse, excess, axes=1) / 2, axes=1)
+        # no row by more than a quarter at a time
+        rows = rows - np.einsum("iab,ib->ia", X, rows) * min(1.0, 0.25 / max(np.abs(X).max(), 1e-300))
+    return None

@@ -60,7 +60,7 @@ def linear_layer(
     Raises
     ------
     ValueError
-        For an unknown method.
+        For an unknown method, or fewer data than tokens.
 
     Examples
     --------
@@ -82,6 +82,8 @@ def linear_layer(
         slope = W @ gram - cross
         return form.constant / n + 0.5 * float(np.sum((slope - cross) * W)), slope
 
+    if np.linalg.matrix_rank(gram, hermitian=True) < len(gram):
+        raise ValueError(f"data of n = {n}, dimension = {data.dimension} do not determine W: more are needed")
     if method == "closed form":
         W, status = np.linalg.solve(gram, cross.T).T, Status("converged", "least squares in closed form")
     else:

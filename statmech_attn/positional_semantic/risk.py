@@ -101,9 +101,11 @@ class Risk:
         return value + 0.5 * penalty * float(np.sum(Q * Q)), gradient / np.sqrt(d) + penalty * Q
 
 
-def expected_error(
-    data: Instance, weights: Array | None = None, mixing: Array | None = None, points: int = 2**11, repeats: int = 8
-) -> tuple[float, float]:
+#: Sobol points of an expected error, a power of two, and independent scrambles.
+POINTS, SCRAMBLES = 2**11, 8
+
+
+def expected_error(data: Instance, weights: Array | None = None, mixing: Array | None = None) -> tuple[float, float]:
     r"""Error :math:`\frac1{2d}\mathbb E|Tx-S\tilde x|^2` of a fresh sample, and its standard error.
 
     Given the indices :math:`y_l=U^\top x_l`, :math:`U=(Q_\star,Q)/\sqrt d`, tokens are normal with known mean and
@@ -118,24 +120,32 @@ def expected_error(
         Q of an attention layer.
     mixing : (L, L) array, optional
         Instead of it a fixed matrix in the place of attention, as in a linear layer.
-    points, repeats : int
-        Sobol points (a power of two), number of scrambles.
+
+    Raises
+    ------
+    ValueError
+        For weights and mixing both or neither, or one of a wrong shape.
     """
+    if (weights is None) == (mixing is None):
+        raise ValueError("either weights or mixing must be given")
+    L, rank = len(data.variances), data.layer.student_rank
+    for name, given, shape in (("weights", weights, (data.dimension, rank)), ("mixing", mixing, (L, L))):
+        if given is not None and given.shape != shape:
+            raise ValueError(f"{name} of shape {given.shape} must have shape {shape}")
     teacher = data.teacher
     d, t = teacher.shape
     Q = np.zeros((d, 0)) if weights is None else weights
     U = np.concatenate([teacher, Q], axis=1) / np.sqrt(d)
-    L = len(data.variances)
     covariance = np.einsum("id,ld,jd->lij", U.T, data.variances, U.T)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
     layer, shift = data.layer, data.positions @ Q / np.sqrt(d)
     averages = []
-    for repeat in range(repeats):
+    for repeat in range(SCRAMBLES):
         # scrambles of their own for every seed, so that the error of a mean over seeds falls with their number
         scramble = np.random.default_rng([data.seed, d, 2, repeat])
-        sobol = qmc.Sobol(L * U.shape[1], seed=scramble).random(points)
-        normal = ndtri(np.clip(sobol, 1e-12, 1 - 1e-12)).reshape(points, L, -1)
+        sobol = qmc.Sobol(L * U.shape[1], seed=scramble).random(POINTS)
+        normal = ndtri(np.clip(sobol, 1e-12, 1 - 1e-12)).reshape(POINTS, L, -1)
         y = np.einsum("nlj,lij->nli", normal, root)
         h = y[..., t:] + shift
         T = (1 - layer.omega) * attention(y[..., :t] @ y[..., :t].transpose(0, 2, 1), layer.teacher_activation)
@@ -143,7 +153,7 @@ def expected_error(
         S = attention(h @ h.transpose(0, 2, 1), layer.student_activation) if mixing is None else mixing
         A, B, C = _mean_grams(data, U, covariance, y)
         averages.append(0.5 * np.mean(np.sum((T @ A) * T - 2 * (T @ B) * S + (S @ C) * S, axis=(1, 2))))
-    return float(np.mean(averages)), float(np.std(averages, ddof=1) / np.sqrt(repeats))
+    return float(np.mean(averages)), float(np.std(averages, ddof=1) / np.sqrt(SCRAMBLES))
 
 
 def _mean_grams(data: Instance, U: Array, covariance: Array, y: Array) -> tuple[Array, Array, Array]:

@@ -85,14 +85,19 @@ class Spectrum:
             ("teacher_covariance", covariance),
         ):
             object.__setattr__(self, name, _tuples(value))
-        if np.linalg.eigvalsh(self.teacher_gram).min() <= 0:
-            raise ValueError("teacher_mean and teacher_covariance must give every token a non-degenerate teacher index")
+        sizes = np.linalg.eigvalsh(self.teacher_gram)
+        if np.any(sizes[:, 0] <= 1e-12 * sizes[:, -1]):
+            raise ValueError(
+                "teacher_mean and teacher_covariance must give every token a non-degenerate teacher index; "
+                f"the eigenvalues of its covariance are {sizes.tolist()}"
+            )
 
     # ---- laws in use
 
     @classmethod
     def isotropic(cls, variance: float, positions: Sequence[float], teacher_rank: int = 1) -> Spectrum:
         """One atom: tokens N(0, variance I), positional vectors constant in space, teacher rows N(0, I)."""
+        positions = _array("positions", positions, (None,)).tolist()
         return cls.discrete([1.0], [[variance] * len(positions)], [positions], teacher_rank=teacher_rank)
 
     @classmethod
@@ -103,14 +108,22 @@ class Spectrum:
         positions: npt.ArrayLike,
         teacher_mean: npt.ArrayLike | None = None,
         teacher_covariance: npt.ArrayLike | None = None,
-        teacher_rank: int = 1,
+        teacher_rank: int | None = None,
     ) -> Spectrum:
-        """Atoms, with teacher rows N(0, I) of the given rank unless their moments are given."""
-        if isinstance(teacher_rank, bool) or not isinstance(teacher_rank, (int, np.integer)) or teacher_rank < 1:
+        """Atoms, with teacher rows N(0, I), of rank one unless told, where their moments are not given."""
+        rank = 1 if teacher_rank is None else teacher_rank
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
             raise ValueError(f"teacher_rank={teacher_rank!r} must be an integer, at least 1")
-        atoms = np.size(np.asarray(weights))
-        given = teacher_mean if teacher_covariance is None else teacher_covariance
-        rank = teacher_rank if given is None else np.shape(np.asarray(given))[-1]
+        atoms = _array("weights", weights, (None,)).size
+        for name, given, shape in (
+            ("teacher_mean", teacher_mean, (atoms, None)),
+            ("teacher_covariance", teacher_covariance, (atoms, None, None)),
+        ):
+            if given is not None:
+                of_given = _array(name, given, shape).shape[-1]
+                if teacher_rank not in (None, of_given):
+                    raise ValueError(f"teacher_rank={teacher_rank!r} is not the rank {of_given} of {name}")
+                rank = of_given
         if teacher_mean is None:
             teacher_mean = np.zeros((atoms, rank))
         if teacher_covariance is None:
@@ -149,7 +162,7 @@ class Spectrum:
         Raises
         ------
         ValueError
-            If the density is negative or does not integrate to one to 1e-6.
+            If the density is negative or does not integrate to one to 1e-6, or nodes is not a positive integer.
 
         Examples
         --------
@@ -160,6 +173,8 @@ class Spectrum:
         low, high = interval
         if not low < high:
             raise ValueError(f"interval={interval!r} must be (low, high) with low < high")
+        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
+            raise ValueError(f"nodes={nodes!r} must be an integer, at least 1")
         angle, weight = gauss_legendre(nodes)
         x = (low + high) / 2 - (high - low) / 2 * np.cos(np.pi * angle)
         values = np.array([float(density(float(point))) for point in x])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,61 @@ def test_sampled_teachers_fluctuate() -> None:
     assert np.mean(instance(MODEL, 200, 0).teacher ** 2) == pytest.approx(1, abs=1e-13)
 
 
+EIGENVALUES = np.linspace(0.1, 0.9, 40)
+MANY_ATOMS = {
+    "density": Spectrum.density(lambda x: 2.5, (0.1, 0.5), lambda x: (x, x), lambda x: (1.0, -1.0)),
+    "two ranks, two classes": Spectrum.density(
+        lambda x: 2.5, (0.1, 0.5), lambda x: (x, 0.6 - x), lambda x: (x, -1.0), teacher_rank=2
+    ),
+    "eigenvalues": Spectrum.discrete(
+        np.full(40, 1 / 40),
+        np.tile(EIGENVALUES[:, None], (1, 2)),
+        np.tile([1.0, -1.0], (40, 1)),
+        teacher_covariance=EIGENVALUES[:, None, None] * [[[1.0, 0.3], [0.3, 1.0]]],
+    ),
+}
+
+
+@pytest.mark.parametrize("dimension", [20, 40, 100])
+@pytest.mark.parametrize("name", MANY_ATOMS)
+def test_moments_of_teachers_with_few_directions_in_an_atom(name: str, dimension: int) -> None:
+    law = MANY_ATOMS[name]
+    layer = AttentionLayer(2.0, law, ((0.6, 0.4), (0.4, 0.6)))
+    data = instance(layer, dimension, seed=1)
+    *_, covariance = law.arrays
+    atoms = [np.argmin(np.abs(law.arrays[1] - row).sum(axis=1)) for row in data.variances.T]
+    wanted = np.einsum("li,iab->lab", data.variances, covariance[atoms]) / dimension
+    assert np.einsum("li,ia,ib->lab", data.variances, data.teacher, data.teacher) / dimension == pytest.approx(
+        wanted, abs=1e-10
+    )
+    assert wanted == pytest.approx(law.teacher_gram, rel=0.01)
+    assert data.positions @ data.teacher == pytest.approx(0, abs=1e-12)
+    assert data.teacher.mean(axis=0) == pytest.approx(0, abs=1e-12)
+    sampled = instance(layer, dimension, seed=1, teacher_moments="sampled")
+    assert np.abs(sampled.positions @ sampled.teacher).max() > 0.01
+
+
+def test_large_atoms_keep_their_moments_beside_small_ones() -> None:
+    law = Spectrum.discrete([0.5, *[0.5 / 30] * 30], [[0.2], *([x] for x in np.linspace(0.3, 0.8, 30))], [[1.0]] * 31)
+    data = instance(AttentionLayer(2.0, law, ((1.0,),)), 60)
+    large = data.teacher[data.variances[0] == 0.2]
+    assert (large.mean(), np.mean(large**2)) == (pytest.approx(0, abs=1e-13), pytest.approx(1, abs=1e-13))
+    assert np.sum(data.variances[0] * data.teacher[:, 0] ** 2) == pytest.approx(60 * law.teacher_gram.item(), rel=1e-10)
+
+
+def test_left_over_directions_are_shared_evenly() -> None:
+    rng = np.random.default_rng(0)
+    layer = AttentionLayer(2.0, MANY_ATOMS["eigenvalues"], ((0.6, 0.4), (0.4, 0.6)))
+    for dimension in (13, 20, 30, 50, 60):
+        data = instance(layer, dimension, teacher_moments="sampled")
+        assert data.variances.mean() == pytest.approx(0.5, abs=0.011), "half the distance of two eigenvalues"
+    for _ in range(20):
+        weights = rng.dirichlet(np.ones(7))
+        law = Spectrum.discrete(weights, np.arange(1.0, 8)[:, None], np.ones((7, 1)))
+        data = instance(AttentionLayer(2.0, law, ((1.0,),)), 101, teacher_moments="sampled")
+        assert np.all(np.abs(np.bincount(data.variances[0].astype(int), minlength=8)[1:] - 101 * weights) <= 1)
+
+
 def test_given_matrices_are_used_as_they_are() -> None:
     rng = np.random.default_rng(0)
     teacher = rng.standard_normal((30, 1))
@@ -144,6 +200,7 @@ def test_the_seed_decides_everything() -> None:
         (random_layer(2, 5, 1), {"dimension": 4}, "dimension=4 is below the rank 5 of the student"),
         (random_layer(2, 1, 5), {"dimension": 4}, "dimension=4 is below the rank 5 of the teacher"),
         (random_layer(2, 1, 3), {"dimension": 5}, "needs more than 3 directions in every atom"),
+        (sa.Status("converged", ""), {"dimension": 10}, "must be a PositionalSemantic or an AttentionLayer"),
         (MODEL, {"dimension": 10, "gram": "none"}, "gram='none' is not one of exact, limit"),
         (MODEL, {"dimension": 10, "teacher_moments": "no"}, "teacher_moments='no' is not one of exact, sampled"),
     ],
@@ -151,6 +208,51 @@ def test_the_seed_decides_everything() -> None:
 def test_bad_arguments_are_named(model: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         instance(model, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "either weights or mixing must be given"),
+        ({"weights": np.zeros((10, 1)), "mixing": np.eye(2)}, "either weights or mixing must be given"),
+        ({"weights": np.zeros(10)}, r"weights of shape \(10,\) must have shape \(10, 1\)"),
+        ({"mixing": np.eye(3)}, r"mixing of shape \(3, 3\) must have shape \(2, 2\)"),
+    ],
+)
+def test_wrong_arguments_of_the_expected_error(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        expected_error(instance(MODEL, 10), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Spectrum.isotropic(0.25, 5), "positions=5 must be a finite array"),  # type: ignore[arg-type]
+        (
+            lambda: Spectrum.discrete([1], [[0.2]], [[1]], teacher_covariance=1),
+            r"teacher_covariance=1 must be a finite array of shape \(1, any, any\)",
+        ),
+        (
+            lambda: Spectrum.discrete([1], [[0.2]], [[1]], teacher_mean=[[0.1]], teacher_rank=3),
+            "teacher_rank=3 is not the rank 1 of teacher_mean",
+        ),
+        (
+            lambda: Spectrum.discrete([1], [[0.2]], [[1]], teacher_covariance=[[[1, 1], [1, 1 + 1e-14]]]),
+            "non-degenerate teacher index",
+        ),
+        (
+            lambda: Spectrum.density(lambda x: 2.5, (0.1, 0.5), lambda x: (x,), lambda x: (1.0,), nodes=0),
+            "nodes=0 must be an integer, at least 1",
+        ),
+    ],
+)
+def test_wrong_arguments_of_a_spectrum(make: Callable[[], Spectrum], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_teacher_of_any_size_is_not_degenerate() -> None:
+    assert Spectrum.discrete([1], [[0.2]], [[1]], teacher_covariance=[[[1e-14]]]).teacher_rank == 1
 
 
 def test_wrong_weights_are_named() -> None:

@@ -40,6 +40,12 @@ def test_limit_is_the_baseline(gram: str) -> None:
     assert np.all(np.abs(2 * means[500] - means[250] - baseline) < 4 * np.sqrt(6) * spread)
 
 
+def test_too_few_data() -> None:
+    data = instance(sa.PositionalSemantic(alpha=1.0), 1, teacher_moments="sampled")
+    with pytest.raises(ValueError, match="data of n = 1, dimension = 1 do not determine W"):
+        linear_layer(data)
+
+
 def test_unknown_method() -> None:
     with pytest.raises(ValueError, match="method='newton' is not one of closed form, lbfgs, gradient_descent, adam"):
         linear_layer(instance(sa.PositionalSemantic(alpha=1.0), 10), "newton")
