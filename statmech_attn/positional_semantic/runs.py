@@ -8,20 +8,26 @@ law and its attention do not see. A run is compared with a state of the theory i
 from __future__ import annotations
 
 import csv
+import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from statmech_attn.positional_semantic.data import Instance
+from statmech_attn.positional_semantic.gauge import OrderParameters, generators, rotated, signs
 from statmech_attn.positional_semantic.layer import AttentionLayer
-from statmech_attn.store import replacing
-from statmech_attn.theory import Array, Solution, Status
+from statmech_attn.store import read_archive, replacing, write_archive
+from statmech_attn.theory import Array, Solution, Status, parameters_of
 
-__all__ = ["Overlaps", "Run", "align", "overlaps", "write_runs"]
+__all__ = ["Overlaps", "Run", "align", "cosines", "load_runs", "overlaps", "save_runs", "write_runs"]
+
+#: Fields of a run that are numbers or strings.
+PLAIN = (
+    "dimension", "seed", "method", "start", "train_loss", "test_error", "test_error_error", "gradient", "iterations",
+)  # fmt: skip
 
 
 class Overlaps(NamedTuple):
@@ -97,12 +103,43 @@ class Run:
         return self.status.kind == "converged"
 
     def numbers(self, solution: Solution) -> dict[str, float]:
-        """Overlaps and losses under their names in the theory, overlaps in the gauge of its state."""
+        """Overlaps and losses under their names in the theory, overlaps in the gauge of its state.
+
+        ValueError if the theory is another model, or differs in a parameter.
+        """
         theory: Any = solution.theory
-        state = theory.overlaps(solution.state)
-        found = align(self.model.layer(), self.overlaps, Overlaps(state.q, state.m, state.theta))
+        found = align(self.model.layer(), self.overlaps, self._wanted(solution))
         losses = {"train_loss": self.train_loss, "test_error": self.test_error}
         return {**theory.name_overlaps(*found), **losses}
+
+    def departed(self, solution: Solution) -> bool:
+        """Whether the weights left the branch of a solution.
+
+        By squared cosines with the positional vectors and with the teacher (:func:`cosines`): one has fallen below a
+        quarter of what it is in the solution, by more than the 1/d of chance, and the other is four times as large and
+        above 0.1. So fluctuations about a small overlap, near a pitchfork, are no departure. Beyond rank one both may
+        be large, in different columns: there one that vanishes in the solution must not be above 0.1 and 32/d.
+        """
+        layer = self.model.layer()
+        found, wanted = cosines(layer, self.overlaps), cosines(layer, self._wanted(solution))
+        for old, new in ((0, 1), (1, 0)):
+            rest = found[old] + 1 / self.dimension
+            gained = layer.student_rank > 1 and wanted[new] < 1e-9 and found[new] > 32 / self.dimension
+            lost = rest < wanted[old] / 4 and found[new] > 4 * rest
+            if found[new] > 0.1 and (gained or lost):
+                return True
+        return False
+
+    def _wanted(self, solution: Solution) -> Overlaps:
+        """Overlaps of a solution of the same layer."""
+        theory: Any = solution.theory
+        differ = _different(self.model.layer(), theory.layer()) if hasattr(theory, "layer") else ["model"]
+        if differ:
+            raise ValueError(
+                f"a run of {self.model} is not comparable with {theory}: they differ in {', '.join(differ)}"
+            )
+        state = theory.overlaps(solution.state)
+        return Overlaps(state.q, state.m, state.theta)
 
     def __str__(self) -> str:
         lines = [
@@ -121,28 +158,58 @@ def _squeezed(found: Overlaps) -> list[tuple[str, Array]]:
     return [(name, np.squeeze(value)) for name, value in found._asdict().items()]
 
 
+def _different(one: AttentionLayer, other: AttentionLayer) -> list[str]:
+    """Names of the parameters in which two layers differ, whatever the rules of their integrals."""
+
+    def values(layer: AttentionLayer, name: str) -> tuple[Any, ...]:
+        return layer.spectrum.arrays if name == "spectrum" else (getattr(layer, name),)
+
+    def same(a: Any, b: Any) -> bool:
+        return bool(a == b if isinstance(a, str) else np.shape(a) == np.shape(b) and np.allclose(a, b, 1e-9, 1e-12))
+
+    names = [field.name for field in fields(AttentionLayer)]
+    return [n for n in names if not all(map(same, values(one, n), values(other, n)))]
+
+
+def cosines(layer: AttentionLayer, found: Overlaps) -> tuple[float, float]:
+    """Squared cosines of the weights with the positional vectors and with the teacher, averaged over tokens.
+
+    No rotation of rank space changes them; they are of order 1/d for weights that know of nothing.
+    """
+    weights, _, positions, *_ = layer.spectrum.arrays
+    sizes = np.trace(found.q, axis1=1, axis2=2)
+    most = float(np.sum(sizes / layer.spectrum.token_variances * (weights @ positions**2)))
+    teacher = np.trace(layer.spectrum.teacher_gram, axis1=1, axis2=2)
+    return float(np.sum(found.m**2)) / (most or 1.0), float(np.sum(found.theta**2) / np.sum(sizes * teacher))
+
+
 # ---- gauge
 
 
 def align(layer: AttentionLayer, found: Overlaps, wanted: Overlaps) -> Overlaps:
-    """The overlaps in the gauge nearest to wanted ones, by orthogonal Procrustes on theta and m.
+    """The overlaps in the gauge nearest to wanted ones: theta and m, in the sum of squares.
 
-    Where the teacher's rows have mean zero, and a covariance that is diagonal (or isotropic) in every atom, their signs
-    (or any rotation of them) are free too. What the wanted theta and m leave open stays as it is found.
+    By orthogonal Procrustes in the student's rank space and, where the law of the teacher's rows allows flips and
+    rotations (:func:`.gauge.signs`, :func:`.gauge.generators`), angle by angle in that of the teacher.
     """
     best, score = found, -np.inf
-    isotropic, even = _teacher_freedom(layer)
-    t = layer.teacher_rank
-    for signs in product((1.0, -1.0), repeat=t if even else 0):
-        right = np.diag(signs) if even else np.eye(t)
-        for _ in range(50 if isotropic and t > 1 else 1):
+    flips = {tuple(teacher) for _, teacher in signs(1, layer.spectrum)}
+    planes = [teacher for _, teacher in generators(1, layer.spectrum)]
+    state = OrderParameters(*found, found.q)
+    # the identity first: it stays where flips make no difference
+    for flip in sorted(flips, reverse=True):
+        right = np.diag(flip)
+        for _ in range(50 if planes else 1):
             left = _nearest(
                 np.einsum("lij,jk,lmk->im", found.theta, right, wanted.theta)
                 + np.einsum("li,lm->im", found.m, wanted.m),
             )
-            if isotropic and t > 1:
-                right = _nearest(np.einsum("lij,im,lmk->jk", found.theta, left, wanted.theta))
-        turned = Overlaps(left.T @ found.q @ left, found.m @ left, left.T @ found.theta @ right)
+            product = np.einsum("lij,im,lmk->jk", found.theta, left, wanted.theta)
+            for E in planes:
+                # over 1 + sin E + (1 - cos) E^2
+                angle = np.arctan2(np.sum(right @ E * product), -np.sum(right @ E @ E * product))
+                right = right @ (np.eye(len(E)) + np.sin(angle) * E + (1 - np.cos(angle)) * E @ E)
+        turned = Overlaps(*rotated(state, left, right)[:3])
         value = float(np.sum(turned.theta * wanted.theta) + np.sum(turned.m * wanted.m))
         if value > score + 1e-12:
             best, score = turned, value
@@ -153,15 +220,6 @@ def _nearest(product: Array) -> Array:
     """Orthogonal R of largest tr R^T product."""
     u, _, v = np.linalg.svd(product)
     return np.asarray(u @ v)
-
-
-def _teacher_freedom(layer: AttentionLayer) -> tuple[bool, bool]:
-    """Whether the law of the teacher's rows is isotropic, and whether it is even in each of them."""
-    _, _, _, mean, covariance = layer.spectrum.arrays
-    diagonal = covariance * np.eye(layer.teacher_rank)
-    even = not np.any(mean) and np.array_equal(diagonal, covariance)
-    scale = covariance[:, :1, :1] * np.eye(layer.teacher_rank)
-    return even and np.array_equal(scale, covariance), even
 
 
 # ---- files
@@ -188,3 +246,38 @@ def write_runs(path: str | os.PathLike[str], runs: Sequence[Run], solution: Solu
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def save_runs(path: str | os.PathLike[str], model: Any, key: Mapping[str, Any], runs: Sequence[Run]) -> None:
+    """Keep runs of a model; `key` says how they were made, in JSON-ready values."""
+    header = {
+        "key": {**key, "model": model.name, "parameters": parameters_of(model)},
+        "runs": [{**{n: getattr(run, n) for n in PLAIN}, "status": vars(run.status)} for run in runs],
+    }
+    arrays = {
+        f"{k}.{name}": array
+        for k, run in enumerate(runs)
+        for name, array in {"weights": run.weights, **run.overlaps._asdict(), **_prefixed(run.history)}.items()
+    }
+    write_archive(path, "simulation", header, arrays)
+
+
+def load_runs(path: str | os.PathLike[str], model: Any, key: Mapping[str, Any]) -> list[Run]:
+    """Runs kept by :func:`save_runs`; ValueError if those are of another model or were made otherwise."""
+    header, arrays = read_archive(path, "simulation")
+    wanted = json.loads(json.dumps({**key, "model": model.name, "parameters": parameters_of(model)}))
+    differ = [name for name, value in wanted.items() if header["key"].get(name) != value]
+    if differ:
+        raise ValueError(f"checkpoint={str(path)!r} belongs to another simulation: its {', '.join(differ)} differ")
+    runs = []
+    for k, plain in enumerate(header["runs"]):
+        own = {n.removeprefix(f"{k}."): array for n, array in arrays.items() if n.startswith(f"{k}.")}
+        history = {n.removeprefix("history."): array for n, array in own.items() if n.startswith("history.")}
+        found = Overlaps(*(own[n] for n in Overlaps._fields))
+        plain["status"] = Status(**plain["status"])
+        runs.append(Run(model=model, weights=own["weights"], overlaps=found, history=history, **plain))
+    return runs
+
+
+def _prefixed(history: Mapping[str, Array]) -> dict[str, Array]:
+    return {f"history.{name}": values for name, values in history.items()}
