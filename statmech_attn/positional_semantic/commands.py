@@ -6,16 +6,20 @@ Numerical imports stay inside the functions that run, so that ``--help`` needs n
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import math
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from statmech_attn.comparison import Comparison
 
 __all__ = ["add_layer_arguments", "add_model_arguments", "add_simulate", "model_from"]
 
-METHODS = {"lbfgs": "lbfgs", "gd": "gradient_descent", "adam": "adam", "amp": "amp"}
+METHODS = ("lbfgs", "gradient_descent", "adam", "amp")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +68,7 @@ def model_from(arguments: argparse.Namespace) -> Any:
         if arguments.spectrum is None:
             law = Spectrum.isotropic(arguments.variance, arguments.positions, arguments.teacher_rank)
         else:
-            law = Spectrum.discrete(**json.loads(Path(arguments.spectrum).read_text()))
+            law = Spectrum.discrete(**_spectrum_of(arguments.spectrum))
         options["spectrum"] = law
     target = options["positional_target"]
     rows = math.isqrt(len(target))
@@ -72,6 +76,24 @@ def model_from(arguments: argparse.Namespace) -> Any:
         raise ValueError(f"--positional-target has {len(target)} entries; it must be a square matrix")
     options["positional_target"] = tuple(tuple(target[rows * i : rows * (i + 1)]) for i in range(rows))
     return cls(**{field.name: options[field.name] for field in fields(cls)})
+
+
+def _spectrum_of(path: str) -> dict[str, Any]:
+    """Arguments of Spectrum.discrete from a JSON file."""
+    from statmech_attn.positional_semantic.spectrum import Spectrum
+
+    known = list(inspect.signature(Spectrum.discrete).parameters)
+    try:
+        found = json.loads(Path(path).read_text())
+    except ValueError as error:
+        raise ValueError(f"--spectrum {path} is not JSON: {error}") from None
+    keys = list(found) if isinstance(found, dict) else [type(found).__name__]
+    if not set(known[:3]) <= set(keys) <= set(known):
+        raise ValueError(
+            f"--spectrum {path} must be a JSON object of {', '.join(known[:3])} and, optionally, "
+            f"{', '.join(known[3:])}; it has {', '.join(keys)}"
+        )
+    return dict(found)
 
 
 def add_simulate(models: Any, theory: str) -> None:
@@ -84,19 +106,27 @@ def add_simulate(models: Any, theory: str) -> None:
     >>> options = parser.parse_args("positional-semantic --alpha 2 --method gd --dimension 500 1000".split())
     >>> options.dimension, options.seeds, options.start
     ([500, 1000], 8, 'semantic')
+    >>> options.method
+    'gradient_descent'
     """
     parser = models.add_parser(theory, help=f"the {theory} model", allow_abbrev=False)
     (add_layer_arguments if theory == "attention-layer" else add_model_arguments)(parser)
-    parser.add_argument("--method", choices=METHODS, default="lbfgs", help="minimiser or message passing (lbfgs)")
     parser.add_argument(
-        "--dimension", type=int, nargs="+", default=[1000], metavar="D", help="d, one or several (default 1000)"
-    )
+        "--method", type=lambda name: "gradient_descent" if name == "gd" else name, choices=METHODS, default="lbfgs",
+        help="minimiser (gd: gradient_descent) or message passing (default lbfgs)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dimension", type=int, nargs="+", default=[500, 1000], metavar="D",
+        help="d, two or more for the limit of infinite d (default 500 1000)",
+    )  # fmt: skip
     parser.add_argument("--seeds", type=int, default=8, help="instances of each dimension (default 8)")
     parser.add_argument(
-        "--start", choices=("semantic", "positional", "hybrid", "random"), default="semantic", help="default semantic"
-    )
-    parser.add_argument("--gram", choices=("exact", "limit"), default="exact", help="Gram matrices (default exact)")
+        "--start", choices=("semantic", "positional", "hybrid", "mixed", "random"), default="semantic",
+        help="default semantic; mixed for a teacher that is not centred",
+    )  # fmt: skip
+    parser.add_argument("--gram", choices=("exact", "limit"), help="Gram matrices (default exact; of amp always limit)")
     parser.add_argument("--workers", type=int, default=1, help="processes (default 1)")
+    parser.add_argument("--checkpoint", metavar="FILE", help="keep finished runs there, and resume from it")
     parser.add_argument("--output", metavar="FILE", help="write a row for every run as CSV")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_simulate)
@@ -107,6 +137,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
     from statmech_attn.comparison import compare
     from statmech_attn.diagram import local_pool
+    from statmech_attn.fixed_point import solve
     from statmech_attn.positional_semantic.runs import write_runs
     from statmech_attn.positional_semantic.training import simulate
 
@@ -114,38 +145,52 @@ def _simulate(arguments: argparse.Namespace) -> int:
     for name in ("seeds", "workers"):
         if getattr(arguments, name) < (2 if name == "seeds" else 1):
             raise ValueError(f"--{name} {getattr(arguments, name)} must be at least {2 if name == 'seeds' else 1}")
+    if arguments.seeds < 4:
+        print(f"statmech-attn: --seeds {arguments.seeds}: errors from fewer than 4 runs are rough", file=sys.stderr)
+    if arguments.gram and arguments.method == "amp":
+        raise ValueError(f"--gram {arguments.gram} is not an option of --method amp, whose Gram matrices are the limit")
+    if arguments.output and not Path(arguments.output).absolute().parent.is_dir():
+        raise FileNotFoundError(f"cannot write {arguments.output!r}: its folder does not exist")
+    candidates = [solve(model, name) for name in (model.starts if arguments.start == "random" else [arguments.start])]
+    # without tolerance or accuracy it is still the state to compare with
+    lost = ("absent", "other branch", "infeasible")
+    usable = [s for s in candidates if s.converged] or [s for s in candidates if s.status.kind not in lost]
+    for s in [] if usable else candidates:
+        print(f"statmech-attn: theory, start {s.start}: {s.status}", file=sys.stderr)
+    if not usable:
+        return 1
     with local_pool(arguments.workers) if arguments.workers > 1 else nullcontext() as executor:
-        settings = {} if arguments.method == "amp" else {"gram": arguments.gram}
+        settings = {"gram": arguments.gram} if arguments.gram else {}
         runs = simulate(
-            model, arguments.dimension, arguments.seeds,
-            method=METHODS[arguments.method], start=arguments.start, executor=executor, **settings,
+            model, arguments.dimension, arguments.seeds, method=arguments.method, start=arguments.start,
+            executor=executor, checkpoint=arguments.checkpoint, **settings,
         )  # fmt: skip
-    solution = _reference(model, arguments.start, runs)
+    converged = [run for run in runs if run.converged]
+    # of a random start the branch of nearest loss
+    loss = sum(run.train_loss for run in converged or runs) / len(converged or runs)
+    solution = min(usable, key=lambda s: abs(s.train_loss - loss))
     if arguments.output:
         write_runs(arguments.output, runs, solution)
         print(f"wrote {arguments.output}", file=sys.stderr)
-    failed = [run for run in runs if not run.converged]
-    for run in failed:
-        print(f"statmech-attn: d = {run.dimension}, seed {run.seed}: {run.status}", file=sys.stderr)
     if not solution.converged:
-        print(f"statmech-attn: theory, {solution.start}: {solution.status}", file=sys.stderr)
-    if len(failed) == len(runs):
+        print(f"statmech-attn: theory, start {solution.start}: {solution.status}", file=sys.stderr)
+    for run in runs:
+        if not run.converged:
+            print(f"statmech-attn: d = {run.dimension}, seed {run.seed}: {run.status}", file=sys.stderr)
+    try:
+        comparison = compare(runs, solution)
+    except ValueError as error:
+        print(f"statmech-attn: {error}", file=sys.stderr)
         return 1
-    comparison = compare(runs, solution)
-    if arguments.json:
-        rows = [{k: None if v != v or v == math.inf else v for k, v in row.items()} for row in comparison.rows()]
-        print(json.dumps({"branch": solution.branch, "theory": str(model), "rows": rows}, indent=1, default=float))
-    else:
-        print(comparison)
-    return 0 if solution.converged and not failed else 1
+    print(_json(comparison) if arguments.json else comparison)
+    return 0 if solution.converged and len(converged) == len(runs) else 1
 
 
-def _reference(model: Any, start: str, runs: Any) -> Any:
-    """The solution to compare with: that of an informed start; for a random one the ordered branch of nearest loss."""
-    from statmech_attn.fixed_point import solve
-
-    if start != "random":
-        return solve(model, start)
-    solutions = [s for s in (solve(model, name) for name in model.starts) if s.converged]
-    mean = sum(run.train_loss for run in runs) / len(runs)
-    return min(solutions, key=lambda s: abs(s.train_loss - mean))
+def _json(comparison: Comparison) -> str:
+    rows = [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        for row in comparison.rows()
+    ]
+    counts = {"excluded": comparison.excluded, "departed": comparison.departed}
+    found = {"theory": str(comparison.solution.theory), "branch": comparison.solution.branch, **counts, "rows": rows}
+    return json.dumps(found, indent=1, allow_nan=False)

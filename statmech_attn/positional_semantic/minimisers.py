@@ -1,6 +1,7 @@
 r"""Minimisers of a smooth function with an exact gradient: gradient descent, Adam, L-BFGS.
 
-All stop where the root mean square of the gradient, measured at the point returned, is at most `tol`.
+All stop where the root mean square of the gradient, measured at the point returned, is at most `tol`, and where value
+or gradient are no longer finite.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Minimum(NamedTuple):
     iterations : int
         Made.
     status : Status
-        Converged, out of iterations, or stalled.
+        Converged, out of iterations, or stalled (no step lowers the function, or it diverged).
     """
 
     point: Array
@@ -52,8 +53,9 @@ def check_minimiser(method: str, tol: float, max_iterations: int | None, learnin
         raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}")
     if not tol > 0:
         raise ValueError(f"tol={tol!r} must be positive")
-    if max_iterations is not None and max_iterations < 1:
-        raise ValueError(f"max_iterations={max_iterations!r} must be at least 1")
+    integer = isinstance(max_iterations, (int, np.integer)) and not isinstance(max_iterations, bool)
+    if max_iterations is not None and (not integer or max_iterations < 1):
+        raise ValueError(f"max_iterations={max_iterations!r} must be an integer, at least 1")
     if learning_rate is not None and not 0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate={learning_rate!r} must be positive and finite")
     if learning_rate is not None and method == "lbfgs":
@@ -121,33 +123,42 @@ class _Track:
     def __init__(self, function: Function, tol: float, observer: Observer | None) -> None:
         self.function, self.tol, self.observer = function, tol, observer
         self.last: tuple[Array, float, Array] | None = None
-        self.note = ""
+        self.note, self.diverged = "", False
 
     def evaluate(self, x: Array) -> tuple[float, Array]:
         """Value and gradient; the last ones are kept, as minimisers ask twice."""
         if self.last is None or not np.array_equal(self.last[0], x):
-            self.last = (x.copy(), *self.function(x))
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.last = (x.copy(), *self.function(x))
         return self.last[1:]
 
     def at(self, iteration: int, x: Array) -> bool:
-        """Note an iterate; whether it is a minimum to tolerance."""
+        """Note an iterate; whether to stop: it is a minimum to tolerance, or not finite and then not kept."""
         value, slope = self.evaluate(x)
+        self.diverged = not (math.isfinite(value) and bool(np.all(np.isfinite(slope))))
+        if self.diverged and iteration:
+            return True
+        if not iteration:
+            self.first = value
         self.point, self.value, self.iterations = x.copy(), value, iteration
         self.gradient = math.sqrt(float(np.mean(slope**2)))
         if self.observer is not None:
             self.observer(iteration, self.point, value, slope)
-        return self.gradient <= self.tol
+        return self.diverged or self.gradient <= self.tol
 
     def result(self, method: str, limit: int) -> Minimum:
         gradient, made = self.gradient, f"{self.iterations} iterations"
-        if gradient <= self.tol:
+        lower = "" if method == "lbfgs" else "; take a lower learning_rate"
+        if self.diverged:
+            status = Status("stalled", f"diverged: not finite after {made}{lower}")
+        elif gradient <= self.tol:
             status = Status("converged", f"converged in {made}: gradient {gradient:.1e} <= tol {self.tol:g}{self.note}")
         elif self.iterations >= limit:
-            advice = "" if method == "lbfgs" else " or method='lbfgs'"
+            more = "; try more iterations" + ("" if method == "lbfgs" else " or method='lbfgs'")
             status = Status(
                 "iteration limit",
-                f"maximum number of iterations reached: gradient {gradient:.1e} > tol {self.tol:g} after {made}; "
-                f"try more iterations{advice}",
+                f"maximum number of iterations reached: gradient {gradient:.1e} > tol {self.tol:g} after {made}"
+                + (more if self.value <= self.first else f", above the start{lower}"),
             )
         else:
             sentence = f"no step lowers the function: gradient {gradient:.1e} > tol {self.tol:g} after {made}"

@@ -8,6 +8,7 @@ branch; where replica symmetry is unstable, minimisers end in others.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -17,14 +18,14 @@ import numpy as np
 from statmech_attn.positional_semantic.data import Instance, LayerModel, instance
 from statmech_attn.positional_semantic.minimisers import METHODS, check_minimiser, minimise
 from statmech_attn.positional_semantic.risk import Risk, expected_error
-from statmech_attn.positional_semantic.runs import Run, overlaps
+from statmech_attn.positional_semantic.runs import Run, load_runs, overlaps, save_runs
 from statmech_attn.theory import Array
 
 __all__ = ["STARTS", "begin", "simulate", "train"]
 
 log = logging.getLogger(__name__)
 
-STARTS = ("random", "semantic", "positional", "hybrid")
+STARTS = ("random", "semantic", "positional", "hybrid", "mixed")
 
 
 def begin(data: Instance, start: str | Array, noise: float = 0.1) -> Array:
@@ -46,7 +47,8 @@ def begin(data: Instance, start: str | Array, noise: float = 0.1) -> Array:
         return normal
     if start == "hybrid" and r < 2:
         raise ValueError("start='hybrid' needs a student of rank 2 at least: one semantic and one positional column")
-    semantic = min(r, t) if start == "semantic" else int(start == "hybrid")
+    # as in the starts of the theory: the position in the first column, or in the last of a hybrid
+    semantic = 0 if start == "positional" else min(r - (start == "hybrid"), t)
     Q = noise * normal
     Q[:, :semantic] += data.teacher[:, :semantic]
     if start != "semantic":
@@ -57,7 +59,7 @@ def begin(data: Instance, start: str | Array, noise: float = 0.1) -> Array:
         # what tells tokens apart most; its sign is that of the first token
         direction = np.linalg.svd(source, full_matrices=False)[2][0]
         sign = -1.0 if direction @ source[0] < 0 else 1.0
-        Q[:, semantic] += sign * np.sqrt(d) * direction
+        Q[:, -1 if start == "hybrid" else 0] += sign * np.sqrt(d) * direction
     return Q
 
 
@@ -86,9 +88,10 @@ def train(
         d.
     method : {"lbfgs", "gradient_descent", "adam"}
         See :func:`.minimisers.minimise`.
-    start : {"random", "semantic", "positional", "hybrid"} or (d, r) array
-        Normal weights; columns of the teacher; the direction in which the encodings of the tokens differ most; one
-        semantic and one positional column (for a student of rank two or more).
+    start : {"random", "semantic", "positional", "hybrid", "mixed"} or (d, r) array
+        Normal weights; columns of the teacher; in the first column the direction in which the encodings of the tokens
+        differ most; the teacher, and that direction in the last column (for a student of rank two or more); or in the
+        first (for a teacher that is not centred).
     seed : int
         Of data and start. The data do not depend on method and start.
     teacher_moments, gram : str
@@ -179,6 +182,7 @@ def simulate(
     method: str = "lbfgs",
     start: str = "random",
     executor: Executor | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     callback: Callable[[Run], object] | None = None,
     **settings: Any,
 ) -> list[Run]:
@@ -198,6 +202,9 @@ def simulate(
         See :func:`train`.
     executor : concurrent.futures.Executor, optional
         What computes the runs; default this process. ``sa.local_pool(2)`` serves, as do those of dask and mpi4py.
+    checkpoint : path, optional
+        File to keep finished runs in. A call with the same model, method, start and settings takes from it those of its
+        dimensions and seeds that are done.
     callback : callable, optional
         Called with every run, in their order.
     **settings
@@ -208,6 +215,11 @@ def simulate(
     list of Run
         In the order of dimensions, then seeds.
 
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, by name, or the checkpoint of another simulation.
+
     Examples
     --------
     >>> import statmech_attn as sa
@@ -215,21 +227,47 @@ def simulate(
     >>> [(run.dimension, run.seed) for run in runs]
     [(50, 0), (50, 1), (100, 0), (100, 1)]
     """
-    sizes = [dimensions] if isinstance(dimensions, (int, np.integer)) else list(dimensions)
-    numbers = list(range(seeds)) if isinstance(seeds, (int, np.integer)) else list(seeds)
+    sizes = _integers("dimensions", dimensions)
+    numbers = _integers("seeds", range(seeds) if isinstance(seeds, (int, np.integer)) else seeds)
     if not sizes or not numbers:
         raise ValueError(f"dimensions={dimensions!r} and seeds={seeds!r} must leave something to run")
     if method != "amp" and method not in METHODS:
         raise ValueError(f"method={method!r} is not one of {', '.join((*METHODS, 'amp'))}")
-    jobs = [(model, int(d), method, start, int(seed), settings) for d in sizes for seed in numbers]
+    if not isinstance(start, str) or start not in STARTS:
+        raise ValueError(f"start={start!r} is not one of {', '.join(STARTS)}")
+    done: dict[tuple[int, int], Run] = {}
+    shown = ("callback", "progress")
+    key = {"method": method, "start": start, "settings": {k: v for k, v in settings.items() if k not in shown}}
+    if checkpoint is not None:
+        if os.path.exists(checkpoint):
+            done = {(run.dimension, run.seed): run for run in load_runs(checkpoint, model, key)}
+        save_runs(checkpoint, model, key, list(done.values()))
+    jobs = [(d, seed) for d in sizes for seed in numbers]
+    todo = [(model, d, method, start, seed, settings) for d, seed in jobs if (d, seed) not in done]
+    found = iter(map(_one, todo) if executor is None else executor.map(_one, todo))
     runs = []
-    for run in map(_one, jobs) if executor is None else executor.map(_one, jobs):
-        if not run.converged:
-            log.info("%s from the %s start, d = %d, seed %d: %s", method, start, run.dimension, run.seed, run.status)
+    for job in jobs:
+        if job not in done:
+            done[job] = run = next(found)
+            if checkpoint is not None:
+                save_runs(checkpoint, model, key, list(done.values()))
+            if not run.converged:
+                log.info("%s from the %s start, d = %d, seed %d: %s", method, start, *job, run.status)
         if callback is not None:
-            callback(run)
-        runs.append(run)
+            callback(done[job])
+        runs.append(done[job])
     return runs
+
+
+def _integers(name: str, values: Any) -> list[int]:
+    """Different integers as a list; one is a list of one."""
+    several = list(values) if np.iterable(values) else [values]
+    for value in several:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name}={values!r} must be an integer or integers, not {value!r}")
+        if several.count(value) > 1:
+            raise ValueError(f"{name}={values!r} must differ: runs of the same data would count several times")
+    return [int(value) for value in several]
 
 
 def _one(job: tuple[Any, int, str, str, int, dict[str, Any]]) -> Run:
