@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 #: Distance between predicted and corrected point that the step length aims at.
 TARGET = 3e-3
 SMALLEST_STEP = 1e-6
+#: How much wider differences are taken where no step succeeds.
+WIDER = 10.0
 
 
 class Wall(NamedTuple):
@@ -64,8 +66,11 @@ class System(Protocol):
         """(N + 1,) units of length of the coordinates."""
         ...
 
-    def linearise(self, y: Array) -> tuple[Array, Array]:
-        """(N, N + 1) derivatives of the residual in scaled coordinates, and whatever else is to be kept of them."""
+    def linearise(self, y: Array, wide: float = 1.0) -> tuple[Array, Array]:
+        """(N, N + 1) derivatives of the residual in scaled coordinates, and whatever else is to be kept of them.
+
+        By differences that are `wide` times as wide as they should be.
+        """
         ...
 
 
@@ -169,6 +174,25 @@ def crossed(system: System, node: Node, y: Array) -> Wall | None:
 
 def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: float) -> tuple[Node | None, str]:
     """The next node, and the sentence with which the walk ends there (empty if it goes on)."""
+    for wide in (1.0, WIDER):
+        if wide > 1.0:
+            nodes = [_smoothed(system, nodes[-1], wide)]
+        node, end = _advance(system, nodes, tol, maximum_step)
+        if node is not None or end:
+            return node, end
+    return None, f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
+
+
+def _smoothed(system: System, node: Node, wide: float) -> Node:
+    """A node with slopes over a wider range, which do not see finer features of the equations, and a new step."""
+    slopes, detail = system.linearise(node.y, wide)
+    tangent = np.linalg.svd(slopes)[2][-1] * system.scale(node.y)
+    tangent = tangent if tangent @ (node.tangent / system.scale(node.y) ** 2) > 0 else -tangent
+    return node._replace(slopes=slopes, detail=detail, tangent=tangent, step=max(node.step, 10 * TARGET))
+
+
+def _advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: float) -> tuple[Node | None, str]:
+    """As :func:`advance`, with the slopes that the last node has; nothing where no step succeeds."""
     last = nodes[-1]
     scale = system.scale(last.y)
     unit = last.tangent / scale
@@ -191,7 +215,7 @@ def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: flo
                 if node is not None and (wall is not None or node.tangent / system.scale(y) @ unit > 0.6):
                     return node, "" if wall is None else wall.sentence
         h *= 0.5
-    return None, f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
+    return None, ""
 
 
 def _attempt(

@@ -20,7 +20,8 @@ from statmech_attn.theory import Array, Named, Theory, replace
 
 __all__ = ["Curve", "Row"]
 
-#: Relative width of the one-sided differences that give slopes for the corrector.
+#: Relative width of the one-sided differences that give slopes for the corrector. Where the quadrature is less accurate
+#: than that, its accuracy, and the same rule as for the equations: finer features of F are artefacts of the rule.
 WIDTH = 5e-4
 
 
@@ -89,8 +90,10 @@ class Curve:
     def __init__(self, theory: Theory, parameter: str, interval: tuple[float, float], state: Array, accuracy: float):
         self.theory, self.parameter, self.interval = theory, parameter, interval
         self.accuracy = accuracy
+        self.width = max(WIDTH, accuracy)
         self.rules = theory.rules(accuracy)
-        self.rule, self.cheap = self.rules[0], theory.rules(math.inf)[0]
+        self.rule = self.rules[0]
+        self.cheap = theory.rules(math.inf)[0] if accuracy <= WIDTH else self.rule
         self.size = state.size
         self.active = np.array(blocks(theory, state)[0], dtype=np.int64)
         alone = theory.symmetries[np.sum(theory.symmetries < 0, axis=1) == 1]
@@ -176,8 +179,9 @@ class Curve:
             values.append(self.image(theory, shifted, rule)[i] / amplitude)
         return float(values[0] + ((state[i] / width) ** 2 - 1) / 3 * (values[1] - values[0]))
 
-    def linearise(self, y: Array) -> tuple[Array, Array]:
+    def linearise(self, y: Array, wide: float = 1.0) -> tuple[Array, Array]:
         """Slopes of the equations in scaled coordinates, and F' (n, n), by one-sided differences."""
+        width = wide * self.width
         scale = self.scale(y)
         base, image = self._residual(y, self.cheap)
         slopes = np.empty((base.size, y.size))
@@ -185,7 +189,7 @@ class Curve:
         for j in range(y.size):
             # towards zero for the variances and overlaps alike, and into the interval: stays feasible
             inward = y[j] > (sum(self.interval) / 2 if j == base.size else 0.0)
-            for h in (-WIDTH, WIDTH) if inward else (WIDTH, -WIDTH):
+            for h in (-width, width) if inward else (width, -width):
                 shifted = y.copy()
                 shifted[j] += h * scale[j]
                 r, moved = self._residual(shifted, self.cheap)

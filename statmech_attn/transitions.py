@@ -326,13 +326,13 @@ class Extended:
         result[-1] = self.event.equation(lambda x: curve.image(theory, x, curve.rule), *rows)
         return result, rows
 
-    def linearise(self, y: Array) -> tuple[Array, Array]:
+    def linearise(self, y: Array, wide: float = 1.0) -> tuple[Array, Array]:
         scale = self.scale(y)
         known = self._residual(y, None, None)
         slopes = np.empty((y.size - 1, y.size))
         for j in range(y.size):
             middle = sum(self.interval) / 2 if j == y.size - 1 else 0.0
-            h = -WIDTH if y[j] > middle else WIDTH
+            h = -wide * WIDTH if y[j] > middle else wide * WIDTH
             shifted = y.copy()
             shifted[j] += h * scale[j]
             changed = next((k for k, part in enumerate(self.parts) if part.start <= j < part.stop), None)

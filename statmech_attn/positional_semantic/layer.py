@@ -20,7 +20,7 @@ from statmech_attn.positional_semantic.gauge import (
     rotation,
     signs,
 )
-from statmech_attn.positional_semantic.layer_channel import LayerChannel, layer_averages
+from statmech_attn.positional_semantic.layer_channel import LayerChannel, layer_averages, symmetric_root
 from statmech_attn.positional_semantic.layer_proximal import start_patterns
 from statmech_attn.positional_semantic.layer_rules import Rule, nodes_of, product_rules, sobol_rules
 from statmech_attn.positional_semantic.row_attention import CODES
@@ -237,7 +237,7 @@ class AttentionLayer:
     @property
     def starts(self) -> tuple[str, ...]:
         """Branches by the overlaps that do not vanish; "mixed" alone where the teacher is not centred."""
-        if np.any(self.spectrum.arrays[3]):
+        if np.any(np.abs(self.spectrum.arrays[3]) > 1e-12):
             return ("mixed",) if self._positional[0] else ("semantic",)
         named = ("uninformed", "positional", "semantic") if self._positional[0] else ("uninformed", "semantic")
         return (*named, "hybrid") if self.student_rank > 1 and self._positional[0] else named
@@ -304,13 +304,18 @@ class AttentionLayer:
         return rule.single()
 
     def under(self, rule: str, **options: Any) -> Theory:
-        """The layer under ``"product"`` or ``"sobol"`` integrals whatever the dimension.
+        """The layer under ``"product"`` or ``"sobol"`` integrals whatever the dimension, or under ``"stein"``.
 
-        Options of the latter: `scrambles` (4), `seed` (0).
+        The last are Sobol points with V_hat in Stein's form throughout: noisier, but F stays smooth where jumps set in,
+        as continuation through them needs. Options of both: `scrambles` (4), `seed` (0).
         """
-        known: dict[str, type[AttentionLayer]] = {"product": Product, "sobol": Sobol}
+        known: dict[str, type[AttentionLayer]] = {"product": Product, "sobol": Sobol, "stein": Stein}
         if rule not in known:
             raise ValueError(f"rule={rule!r} is not one of {', '.join(known)}")
+        if rule == "product" and self._dimension > 6:
+            raise ValueError(
+                f"rule={rule!r} takes too many nodes in L (r + t) = {self._dimension} dimensions; at most 6"
+            )
         return known[rule](**{f.name: getattr(self, f.name) for f in fields(AttentionLayer)}, **options)
 
     def averages(self, state: Array, rule: Rule) -> LayerChannel:
@@ -325,6 +330,8 @@ class AttentionLayer:
             (self.omega, np.array(self.positional_target)),
             (CODES[self.student_activation], CODES[self.teacher_activation]),
             start_patterns(self.tokens, self.student_rank),
+            rule.softness * float(np.mean(self.spectrum.token_variances)),
+            rule.stein,
         )
 
     def hats(self, state: Array, averages: LayerChannel) -> equations.LayerHats:
@@ -451,17 +458,17 @@ class AttentionLayer:
             m[:, 0] = place
         if start == "hybrid":
             m[:, -1] = place
+        for column in np.flatnonzero(m[0]) if start in ("positional", "hybrid") and r > 1 else ():
+            sizes[:, column, column] = 0.1 * c  # a column that attends by position fluctuates little
         if start in ("semantic", "hybrid", "mixed"):
             columns = min(r - (start == "hybrid"), t)
-            for token in range(self.tokens):
-                for a in range(columns):
-                    theta[token, a, a] = 0.7 * math.sqrt(sizes[token, a, a] * rho[token, a, a])
+            theta[:, :columns] = 0.7 * np.sqrt(sizes[:, :columns]) @ np.eye(r, t) @ symmetric_root(rho)
         V = 0.7 * c[:, None, None] / self.regularization * np.eye(r)
         return self.state_of(OrderParameters(sizes, m, theta, V))
 
     def branch(self, state: Array) -> str:
-        """By the overlaps that do not vanish (to 1e-5 of their scale); hybrid: no column has both."""
-        visible = np.abs(state) > 1e-5 * self.scale(state)
+        """By the overlaps that exceed ten times the accuracy of the rules; hybrid: no column has both."""
+        visible = np.abs(state) > 10 * self.settings["accuracy"] * self.scale(state)
         x = self.overlaps(visible.astype(np.float64))
         positional, semantic = np.any(x.m != 0, axis=0), np.any(x.theta != 0, axis=(0, 2))
         if not np.any(positional) or not np.any(semantic):
@@ -471,7 +478,7 @@ class AttentionLayer:
 
 @dataclass(frozen=True)
 class Product(AttentionLayer):
-    """The layer under product rules, at any dimension: ``layer.under("product")``."""
+    """The layer under product rules, up to six dimensions: ``layer.under("product")``."""
 
     rule_name: ClassVar[str] = "product"
 
@@ -502,4 +509,11 @@ class Sobol(AttentionLayer):
 
     def rules(self, accuracy: float) -> tuple[Rule, ...]:
         """Rules of as many scrambles as asked for."""
-        return sobol_rules(accuracy, self.scrambles, self.seed)
+        return sobol_rules(accuracy, self.scrambles, self.seed, self.rule_name == "stein")
+
+
+@dataclass(frozen=True)
+class Stein(Sobol):
+    """The layer under Sobol points with V_hat in Stein's form: ``layer.under("stein", scrambles=4, seed=0)``."""
+
+    rule_name: ClassVar[str] = "stein"

@@ -7,6 +7,16 @@ With independent normal :math:`\eta_l\in\mathbb R^t,\ \zeta_l\in\mathbb R^r` (Cu
 
 Nodes come from :func:`statmech_attn.quadrature.normal_product` or :func:`~statmech_attn.quadrature.sobol_normals`.
 Chunks of nodes are summed apart and then in order, so that the number of threads does not change a bit.
+
+Where the proximal operator jumps from one well to another, of minima M and M + gap, a sum over nodes would jump with
+the state. The exchange is softened: the second well enters with a share p(gap/width), half where the minima are equal,
+with :math:`p(0)=\tfrac12,\ p(1)=p'(1)=0` and :math:`\int_0^1xp\,dx=0`. As p - 1/2 is odd in the gap the averages change
+in the second order of the width only, and by the last condition hardly in that order. M becomes
+:math:`M-\mathrm{width}\int_{\mathrm{gap/width}}^1p`. The width is no larger than a share of the stiffness of the wells,
+which vanishes where one of them does: it leaves the sum before it ceases to be.
+
+The mean derivative is that of g on the nodes, several times more precise, as long as nothing jumps; the form of Stein,
+:math:`\mathbb E g_l\zeta_l^\top s_l^{-1}`, which sees the jumps, takes over as soon as more than a few nodes do.
 """
 
 from __future__ import annotations
@@ -18,11 +28,16 @@ import numpy as np
 from numba import njit, prange
 
 from statmech_attn.positional_semantic.attention import FAST
-from statmech_attn.positional_semantic.layer_proximal import global_minimum, response, work_space
+from statmech_attn.positional_semantic.layer_proximal import deepest_wells, response, settle, work_space
 from statmech_attn.positional_semantic.row_attention import LANES, attend, layer_loss
 from statmech_attn.theory import Array
 
 __all__ = ["LayerChannel", "layer_averages"]
+
+#: Sums of single numbers: M, loss at omega, two wells, square of the jumps.
+SCALARS = 4
+#: Width of the exchange of two wells over their stiffness, the energy that the curvature of one gives the other.
+STIFF = 0.25
 
 
 class LayerChannel(NamedTuple):
@@ -32,12 +47,12 @@ class LayerChannel(NamedTuple):
     ----------
     envelope, loss, test_error, two_wells : float
         E M, E loss at the minimiser, E loss at omega (without the proximal operator), share of points with two wells.
-    g, g_g, g_zeta, g_eta : (L, r), (L, r, r), (L, r, r), (L, r, t) array
-        E g_l, E g_l g_l^T, E g_l zeta_l^T, E g_l eta_l^T.
+    g, g_g, g_eta : (L, r), (L, r, r), (L, r, t) array
+        E g_l, E g_l g_l^T, E g_l eta_l^T.
     derivative : (L, r, r) array
-        E of the diagonal blocks of dg/domega, jumps left out.
+        E of the diagonal blocks of dg/domega, jumps included.
     squares : (L, L, r, r, r, r) array
-        E D_lk[a, c] D_lk[b, d], as [l, k, a, b, c, d], D the derivative of g.
+        E D_lk[a, c] D_lk[b, d], as [l, k, a, b, c, d], D the derivative of g, jumps left out.
     target, target_squares : (L, L) array
         E T and E T^2.
     """
@@ -48,7 +63,6 @@ class LayerChannel(NamedTuple):
     two_wells: float
     g: Array
     g_g: Array
-    g_zeta: Array
     g_eta: Array
     derivative: Array
     squares: Array
@@ -93,13 +107,45 @@ def _mean(weight, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy")
-def _add(out, weight, one, scalars, g, zeta, eta, D, T, r, t):  # type: ignore[no-untyped-def]
-    """Add what LANES nodes contribute to the sums, in the order of LayerChannel."""
-    L = T.shape[0]
+def _stiffness(hessian, x, y, out):  # type: ignore[no-untyped-def]
+    """Write (x - y)^T hessian (x - y) (LANES,), from the lower triangle."""
+    n = x.shape[0]
+    out[:] = 0.0
+    for i in range(n):
+        for j in range(i + 1):
+            both = 1.0 if i == j else 2.0
+            for p in range(LANES):
+                out[p] += both * hessian[i, j, p] * (x[i, p] - y[i, p]) * (x[j, p] - y[j, p])
+
+
+@njit(error_model="numpy")
+def _soften(gap, width, share, near, minimum):  # type: ignore[no-untyped-def]
+    """Write the share of the second well by the gap (LANES,) and a weight of nearness; lower the minimum."""
+    for p in range(LANES):
+        share[p], near[p] = 0.0, 0.0
+        if gap[p] < width[p]:
+            x = gap[p] / width[p]
+            y = x * x
+            share[p] = 0.5 - x * (45.0 - y * (50.0 - 21.0 * y)) / 32.0
+            near[p] = (1.0 - y) ** 2
+            minimum[p] -= width[p] * (5.0 - 32.0 * x + y * (45.0 - y * (25.0 - 7.0 * y))) / 64.0
+
+
+@njit(error_model="numpy", fastmath=FAST)
+def _field(precision, z, w, difference, g):  # type: ignore[no-untyped-def]
+    """Write g = V^-1 (z - w)."""
+    for i in range(z.shape[0]):
+        for p in range(LANES):
+            difference[i, p] = z[i, p] - w[i, p]
+    g[:] = 0.0
+    _linear(precision, difference, g)
+
+
+@njit(error_model="numpy")
+def _add_field(out, weight, one, g, zeta, eta, r, t):  # type: ignore[no-untyped-def]
+    """Add g, g g^T, g zeta^T, g eta^T of LANES nodes to the sums."""
+    L = g.shape[0] // r
     at = 0
-    for x in scalars:
-        out[at] += _mean(weight, x, one)
-        at += 1
     for i in range(L * r):
         out[at] += _mean(weight, g[i], one)
         at += 1
@@ -114,6 +160,13 @@ def _add(out, weight, one, scalars, g, zeta, eta, D, T, r, t):  # type: ignore[n
             for b in range(t):
                 out[at] += _mean(weight, g[i * r + a], eta[i * t + b])
                 at += 1
+
+
+@njit(error_model="numpy")
+def _add_rest(out, weight, one, D, T, r):  # type: ignore[no-untyped-def]
+    """Add derivative, squares, target and target_squares of LANES nodes to the sums."""
+    L = T.shape[0]
+    at = 0
     for i in range(L):
         for a in range(r):
             for b in range(r):
@@ -135,7 +188,7 @@ def _add(out, weight, one, scalars, g, zeta, eta, D, T, r, t):  # type: ignore[n
 
 
 @njit(error_model="numpy", parallel=True, cache=True)
-def _sums(nodes, weights, root, m, slope, s, precision, c, omega, A, codes, patterns, size):  # type: ignore[no-untyped-def]
+def _sums(nodes, weights, root, m, slope, s, precision, c, omega, A, codes, patterns, width, size):  # type: ignore[no-untyped-def]
     """Sums over nodes (n, L (t + r)): eta of all tokens, then zeta."""
     n = nodes.shape[0]
     L, r, t = slope.shape
@@ -143,15 +196,20 @@ def _sums(nodes, weights, root, m, slope, s, precision, c, omega, A, codes, patt
     tasks = 64
     partial = np.zeros((tasks, size))
     for task in prange(tasks):
+        out = partial[task]
+        field, rest = out[SCALARS:], out[SCALARS + L * r * (1 + 2 * r + t) :]
         space = work_space(L, r)
         eta, zeta = np.empty((L * t, LANES)), np.empty((L * r, LANES))
         h, w = np.empty((L * t, LANES)), np.empty((L * r, LANES))
         z, g = np.empty((L * r, LANES)), np.empty((L * r, LANES))
+        other, other_g = np.empty((L * r, LANES)), np.empty((L * r, LANES))
         T = np.empty((L, L, LANES))
         D = np.empty((L * r, L * r, LANES))
         column = np.empty((L * r, LANES))
         weight, one = np.empty(LANES), np.ones(LANES)
-        scalars = np.empty((4, LANES))
+        second, gap, share = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+        stiffness, near, local = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+        scalars = np.empty((SCALARS, LANES))
         for group in range(task * groups // tasks, (task + 1) * groups // tasks):
             for p in range(LANES):
                 mu = min(group * LANES + p, n - 1)
@@ -166,18 +224,42 @@ def _sums(nodes, weights, root, m, slope, s, precision, c, omega, A, codes, patt
             _linear(slope, eta, w)
             _linear(s, zeta, w)
             _targets(h, omega, A, codes[1], space[4][0], T)
+            layer_loss(w, T, c, codes[0], scalars[1], space[4])
             z[:] = w
-            global_minimum(z, w, precision, T, c, codes[0], patterns, scalars[0], scalars[3], space)
-            response(precision, space[1][2], column, D)
-            layer_loss(z, T, c, codes[0], scalars[1], space[4])
-            layer_loss(w, T, c, codes[0], scalars[2], space[4])
-            for i in range(L * r):
+            deepest_wells(z, other, w, precision, T, c, codes[0], patterns, scalars[0], second, space)
+            exchanges = False
+            for p in range(LANES):
+                scalars[2, p] = 1.0 if second[p] < np.inf else 0.0
+                scalars[3, p] = 0.0
+                exchanges = exchanges or second[p] - scalars[0, p] < width
+            if exchanges:
+                settle(other, w, precision, T, c, codes[0], False, gap, space)
                 for p in range(LANES):
-                    z[i, p] -= w[i, p]
-            g[:] = 0.0
-            _linear(precision, z, g)
-            scalars[3] -= 1.0
-            _add(partial[task], weight, one, scalars, g, zeta, eta, D, T, r, t)
+                    if second[p] == np.inf or space[2][1][p] > 0.0:
+                        gap[p] = np.inf
+                _stiffness(space[1][0], other, z, stiffness)
+            settle(z, w, precision, T, c, codes[0], False, scalars[0], space)
+            response(precision, space[1][2], column, D)
+            _add_rest(rest, weight, one, D, T, r)
+            _field(precision, z, w, column, g)
+            if exchanges:
+                _stiffness(space[1][0], other, z, near)
+                for p in range(LANES):
+                    gap[p] -= scalars[0, p]
+                    local[p] = 1.0 / (1.0 / width + (1.0 / near[p] + 1.0 / stiffness[p]) / STIFF)
+                _soften(gap, local, share, near, scalars[0])
+                _field(precision, other, w, column, other_g)
+                for i in range(L * r):
+                    for p in range(LANES):
+                        scalars[3, p] += near[p] * (g[i, p] - other_g[i, p]) * (z[i, p] - other[i, p])
+            for i in range(SCALARS):
+                out[i] += _mean(weight, scalars[i], one)
+            if exchanges:
+                for p in range(LANES):
+                    share[p] *= weight[p]
+                    weight[p] -= share[p]
+                _add_field(field, share, one, other_g, zeta, eta, r, t)
+            _add_field(field, weight, one, g, zeta, eta, r, t)
     total = np.zeros(size)
     for task in range(tasks):
         total += partial[task]
@@ -190,9 +272,11 @@ def layer_averages(
     overlaps: tuple[Array, Array, Array, Array],
     rho: Array,
     c: Array,
-    target: tuple[float, Array],
+    mixture: tuple[float, Array],
     codes: tuple[int, int],
     patterns: Array,
+    width: float,
+    stein: bool,
 ) -> LayerChannel:
     """Channel averages at a feasible state.
 
@@ -204,12 +288,16 @@ def layer_averages(
         q (L, r, r), m (L, r), theta (L, r, t), V (L, r, r).
     rho, c : (L, t, t), (L,) array
         Covariance of the teacher's index, variance of the tokens.
-    target : (float, (L, L) array)
+    mixture : (float, (L, L) array)
         omega and A.
     codes : (int, int)
         Activations of student and teacher, as in :mod:`.row_attention`.
     patterns : (k, L r) array
         Starts of the proximal operator.
+    width : float
+        Gap of the minima of two wells over which their exchange is softened.
+    stein : bool
+        Whether the mean derivative is E g zeta^T s^-1, the form that sees jumps, even where there are none.
     """
     q, m, theta, V = overlaps
     L, r, t = theta.shape
@@ -219,10 +307,22 @@ def layer_averages(
     shapes = [(L, r), (L, r, r), (L, r, r), (L, r, t), (L, r, r), (L, L, r, r, r, r), (L, L), (L, L)]
     sizes = [math.prod(shape) for shape in shapes]
     total = _sums(
-        nodes, weights, root, m, slope, s, np.linalg.inv(V), c, target[0], target[1], codes, patterns, 4 + sum(sizes)
+        nodes, weights, root, m, slope, s, np.linalg.inv(V), c, *mixture, codes, patterns, width, SCALARS + sum(sizes)
     )
-    arrays = [x.reshape(shape) for x, shape in zip(np.split(total[4:], np.cumsum(sizes)[:-1]), shapes, strict=True)]
-    return LayerChannel(*total[:4].tolist(), *arrays)
+    arrays = [
+        x.reshape(shape) for x, shape in zip(np.split(total[SCALARS:], np.cumsum(sizes)[:-1]), shapes, strict=True)
+    ]
+    envelope, test_error, two_wells, exchange = total[:SCALARS].tolist()
+    g, g_g, g_zeta, g_eta, derivative, squares, target, target_squares = arrays
+    quadratic = float(np.sum(V * g_g))
+    # share of the jumps in g^2, against what a few nodes make of it
+    jumps = (exchange / quadratic) ** 2
+    many = 1.0 if stein else jumps / (jumps + 0.1 / len(nodes))
+    derivative = (1 - many) * derivative + many * g_zeta @ np.linalg.inv(s)
+    loss = envelope - 0.5 * quadratic
+    return LayerChannel(
+        envelope, loss, test_error, two_wells, g, g_g, g_eta, derivative, squares, target, target_squares
+    )
 
 
 def symmetric_root(matrices: Array) -> Array:

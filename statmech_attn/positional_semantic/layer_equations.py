@@ -28,10 +28,6 @@ from statmech_attn.theory import Array
 __all__ = ["LayerHats", "layer_free_energy", "layer_hats", "layer_prior", "layer_replicon", "virial"]
 
 
-#: Share of points with two wells up to which their jumps are left out of V_hat.
-FEW = 1e-3
-
-
 class LayerHats(NamedTuple):
     """Conjugate order parameters of every token: q (L, r, r), m (L, r), theta (L, r, t), V (L, r, r)."""
 
@@ -42,15 +38,9 @@ class LayerHats(NamedTuple):
 
 
 def layer_hats(alpha: float, x: OrderParameters, rho: Array, averages: LayerChannel) -> LayerHats:
-    """Conjugates of a state from its channel averages.
-
-    V_hat is the mean derivative, which on the same nodes is several times more precise, unless more than a share `FEW`
-    of the points has two wells: then it is the Stein form, which sees the jumps.
-    """
+    """Conjugates of a state from its channel averages."""
     root = symmetric_root(rho)
-    s = symmetric_root(x.q - x.theta @ np.linalg.solve(rho, x.theta.transpose(0, 2, 1)))
-    derivative = averages.derivative if averages.two_wells <= FEW else averages.g_zeta @ np.linalg.inv(s)
-    V = -alpha * (derivative + derivative.transpose(0, 2, 1)) / 2
+    V = -alpha * (averages.derivative + averages.derivative.transpose(0, 2, 1)) / 2
     return LayerHats(
         q=alpha * averages.g_g,
         m=alpha * averages.g,

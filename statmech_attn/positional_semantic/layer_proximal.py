@@ -4,7 +4,8 @@ r"""The global proximal operator of the attention loss of any number of tokens a
     \qquad g_l=V_l^{-1}(z_l-\omega_l),
 
 and its derivative :math:`\partial g/\partial\omega=V^{-1}[(V^{-1}+\nabla^2\ell)^{-1}V^{-1}-1]`. The minimum is sought
-downhill from the point itself and from patterns of signs over tokens; two wells are counted where two were found.
+downhill from the point itself, from patterns of signs over tokens and from the best point with columns reversed; the
+next well is kept too, where one was found.
 All arrays carry LANES points along their last axis (see :mod:`.row_attention`).
 """
 
@@ -20,7 +21,7 @@ from statmech_attn.positional_semantic.attention import FAST
 from statmech_attn.positional_semantic.row_attention import LANES, loss_derivatives, loss_space
 from statmech_attn.theory import Array
 
-__all__ = ["global_minimum", "proximal_points", "response", "start_patterns", "work_space"]
+__all__ = ["deepest_wells", "proximal_points", "response", "settle", "start_patterns", "work_space"]
 
 
 @lru_cache
@@ -42,7 +43,7 @@ def start_patterns(tokens: int, rank: int) -> Array:
 
 @njit(error_model="numpy")
 def work_space(L, r):  # type: ignore[no-untyped-def]
-    """Arrays of :func:`global_minimum`."""
+    """Arrays of :func:`deepest_wells`."""
     n = L * r
     points = (np.empty((n, LANES)), np.empty((n, LANES)), np.empty((n, LANES)), np.empty((n, LANES)))
     matrices = (np.empty((n, n, LANES)), np.empty((n, n, LANES)), np.empty((n, n, LANES)))
@@ -171,8 +172,8 @@ def _descend(z, w, precision, T, c, code, known, is_known, value, space):  # typ
             if is_known and shift[p] == 0.0 and distance < 4e-3 * (0.1 + size):
                 value[p] = np.inf
                 t[p] = 0.0
-            elif not g > 1e-7 * value[p] + 1e-26:
-                t[p] = 0.0
+            elif not g > (1e-7 if shift[p] == 0.0 else 1e-10) * value[p] + 1e-26:
+                t[p] = 0.0  # where the Hessian is shifted the gain is too small a guess
             else:
                 t[p] = min(1.0, (0.5 + 0.25 * np.sqrt(size)) / np.sqrt(length))
                 moving = True
@@ -201,15 +202,14 @@ def _descend(z, w, precision, T, c, code, known, is_known, value, space):  # typ
 
 
 @njit(error_model="numpy")
-def global_minimum(z, w, precision, T, c, code, patterns, minimum, wells, space):  # type: ignore[no-untyped-def]
-    """Global minimisers into z (L r, LANES), which holds first guesses; minima and numbers of wells seen (LANES,).
+def deepest_wells(z, other, w, precision, T, c, code, patterns, minimum, second, space):  # type: ignore[no-untyped-def]
+    """The deepest well into z (L r, LANES), which holds first guesses, and the next one found into `other`.
 
-    `patterns` (k, L r) are further starts, scaled to the size of the point w; the point itself is one too. Without
-    patterns the minimum is local, downhill from the guess. Leaves the Cholesky factor of the Hessian at the minimisers
-    in `space` for :func:`response`.
+    `minimum` and `second` (LANES,) are their minima, to a relative 1e-7; `second` is infinite where a single well was
+    found. `patterns` (k, L r) are further starts, scaled to the size of the point w; the point itself is one too.
+    Without patterns the minimum is local, downhill from the guess.
     """
-    (_, gradient, _, trial), (hessian, _, factor), numbers, step, work = space
-    shift, pivot, value = numbers[1], numbers[2], numbers[5]
+    trial, value = space[0][3], space[2][5]
     n = z.shape[0]
     amplitude = np.zeros(LANES)
     guess_is_point = True
@@ -219,25 +219,48 @@ def global_minimum(z, w, precision, T, c, code, patterns, minimum, wells, space)
             guess_is_point = guess_is_point and z[i, p] == w[i, p]
     for p in range(LANES):
         amplitude[p] = max(0.5, np.sqrt(amplitude[p] / precision.shape[0]))
-        wells[p] = 1.0
+        second[p] = np.inf
     _descend(z, w, precision, T, c, code, z, False, minimum, space)
-    for k in range(patterns.shape[0] + 1):
-        if k == 0 and (guess_is_point or patterns.shape[0] == 0):
+    other[:] = z
+    r = precision.shape[1]
+    starts = patterns.shape[0] + 1
+    for k in range(starts + 2**r - 1 if starts > 1 else 0):
+        if k == 0 and guess_is_point:
             continue
         for i in range(n):
+            flip = -1.0 if k >= starts and ((k - starts + 1) >> (i % r)) & 1 else 1.0
             for p in range(LANES):
-                trial[i, p] = w[i, p] if k == 0 else amplitude[p] * patterns[k - 1, i]
+                if k == 0:
+                    trial[i, p] = w[i, p]
+                elif k < starts:
+                    trial[i, p] = amplitude[p] * patterns[k - 1, i]
+                else:
+                    trial[i, p] = flip * z[i, p]
         _descend(trial, w, precision, T, c, code, z, True, value, space)
         for p in range(LANES):
-            if value[p] < np.inf:
-                wells[p] = 2.0
-                if value[p] < minimum[p]:
-                    minimum[p] = value[p]
-                    for i in range(n):
-                        z[i, p] = trial[i, p]
-    # to round-off by Newton steps inside the well; a single descent has left gradient and Hessian where it ended
+            if value[p] < minimum[p]:
+                second[p] = minimum[p]
+                minimum[p] = value[p]
+                for i in range(n):
+                    other[i, p] = z[i, p]
+                    z[i, p] = trial[i, p]
+            elif value[p] < second[p]:
+                second[p] = value[p]
+                for i in range(n):
+                    other[i, p] = trial[i, p]
+
+
+@njit(error_model="numpy")
+def settle(z, w, precision, T, c, code, known, minimum, space):  # type: ignore[no-untyped-def]
+    """Newton steps inside the well of z, to round-off; writes the minima (LANES,), `known` after a single descent.
+
+    Leaves Hessian, its Cholesky factor (for :func:`response`), its shift (zero in a well) and the last step in `space`.
+    """
+    (_, gradient, _, _), (hessian, _, factor), numbers, step, work = space
+    shift, pivot = numbers[1], numbers[2]
+    n = z.shape[0]
     for k in range(4):
-        if k > 0 or patterns.shape[0] > 0:
+        if k > 0 or not known:
             _objective(z, w, precision, T, c, code, minimum, gradient, hessian, work)
         _positive(hessian, shift, factor, pivot)
         for i in range(n):
@@ -296,7 +319,8 @@ def proximal_points(w, V, T, c, code, patterns, z):  # type: ignore[no-untyped-d
         column = np.empty((L * r, LANES))
         target = np.empty((L, L, LANES))
         D = np.empty((L * r, L * r, LANES))
-        minimum, seen = np.empty(LANES), np.empty(LANES)
+        other = np.empty((L * r, LANES))
+        minimum, second = np.empty(LANES), np.empty(LANES)
         for group in range(task * groups // tasks, (task + 1) * groups // tasks):
             first = group * LANES
             for p in range(LANES):
@@ -307,11 +331,12 @@ def proximal_points(w, V, T, c, code, patterns, z):  # type: ignore[no-untyped-d
                 for i in range(L):
                     for j in range(L):
                         target[i, j, p] = T[mu, i, j]
-            global_minimum(here, points, precision, target, c, code, patterns, minimum, seen, space)
+            deepest_wells(here, other, points, precision, target, c, code, patterns, minimum, second, space)
+            settle(here, points, precision, target, c, code, patterns.shape[0] == 0, minimum, space)
             response(precision, space[1][2], column, D)
             for p in range(min(LANES, n - first)):
                 minima[first + p] = minimum[p]
-                wells[first + p] = seen[p]
+                wells[first + p] = 2.0 if second[p] < np.inf else 1.0
                 for i in range(L * r):
                     z[first + p, i] = here[i, p]
                 for i in range(L):

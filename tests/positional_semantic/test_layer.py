@@ -295,6 +295,62 @@ def test_hybrid_beats_rank_one():
     assert hybrid.jump_probability == 0
 
 
+@pytest.mark.parametrize("start", HYBRID.starts)
+def test_starts_of_rank_two_reach_their_branches(start: str):
+    """Also where the proximal operator jumps, as it does on all branches but the hybrid."""
+    solution = sa.solve(HYBRID, start, accuracy=1e-2)
+    assert solution.branch == start
+    assert solution.converged, str(solution.status)
+    assert solution.train_loss > 2.7e-3 if start == "hybrid" else solution.train_loss > 3.2e-3
+
+
+def test_correlated_teacher_columns_have_a_feasible_start():
+    covariance = ((1.0, 0.8), (0.8, 1.0))
+    spectrum = sa.Spectrum.isotropic(0.5, (1, -1), 2)
+    spectrum = dataclasses.replace(spectrum, teacher_covariance=(covariance,))
+    for rank in (1, 2):
+        layer = sa.AttentionLayer(2.0, spectrum, SYMMETRIC, 0.3, 0.1, rank)
+        assert layer.infeasibility(layer.initial("semantic")) == ""
+
+
+# ---- jumps of the proximal operator
+
+
+@pytest.mark.parametrize("start", ["positional", "semantic"])
+def test_jumps_against_the_rule_that_resolves_them(start: str):
+    """Two tokens at alpha = 1, where a fifth of the lines jumps: hats of the coarse grid to 1.5 %, loss to .1 %."""
+    solution = sa.solve(sa.PositionalSemantic(alpha=1.0, omega=0.3), start)
+    assert solution.jump_probability > 0.1
+    exact = _raw(solution.theory, solution.state, solution.theory.rules(1e-6)[0])
+    layer = solution.theory.layer()
+    found = _raw(layer, solution.state, layer.rules(1e-3)[0])
+    np.testing.assert_allclose(found[:4], exact[:4], rtol=1.5e-2, atol=1e-12)
+    np.testing.assert_allclose(found[4:6], exact[4:6], rtol=1e-3)
+
+
+def test_update_is_continuous_where_wells_exchange():
+    """Along a line of states no step of F stands out, as it does when the exchange is not softened."""
+    layer = sa.replace(HYBRID, alpha=0.7).under("stein")
+    state = layer.state_of(
+        OrderParameters(
+            q=np.tile(np.diag([0.0223, 0.022]), (2, 1, 1)),
+            m=np.array([[0, 0.2122], [0, -0.2122]]),
+            theta=np.tile([[0.0346], [0.0]], (2, 1, 1)),
+            V=np.tile(np.diag([28.8, 20.7]), (2, 1, 1)),
+        )
+    )
+    rule = layer.rules(1e-2)[0]
+    only_theta = np.array([name == "theta_11" for name in layer.order_parameters])
+    largest = []
+    for softness in (rule.softness, 1e-9):
+        sharp = dataclasses.replace(rule, softness=softness)
+        path = [layer.update(state * theta, sharp) for theta in 1 + np.linspace(-0.2, 0.2, 201)[:, None] * only_theta]
+        steps = np.abs(np.diff(path, axis=0) / layer.scale(state)).max(axis=1)
+        largest.append(np.max(steps) / np.median(steps))
+    assert largest[0] < 4  # 3 and 15
+    assert largest[1] > 10
+
+
 # ---- gauge
 
 
