@@ -318,7 +318,8 @@ def layer_averages(
     # share of the jumps in g^2, against what a few nodes make of it
     jumps = (exchange / quadratic) ** 2
     many = 1.0 if stein else jumps / (jumps + 0.1 / len(nodes))
-    derivative = (1 - many) * derivative + many * g_zeta @ np.linalg.inv(s)
+    if many > 0:
+        derivative = (1 - many) * derivative + many * g_zeta @ np.linalg.inv(s)
     loss = envelope - 0.5 * quadratic
     return LayerChannel(
         envelope, loss, test_error, two_wells, g, g_g, g_eta, derivative, squares, target, target_squares
