@@ -69,7 +69,7 @@ class System(Protocol):
     def linearise(self, y: Array, wide: float = 1.0) -> tuple[Array, Array]:
         """(N, N + 1) derivatives of the residual in scaled coordinates, and whatever else is to be kept of them.
 
-        By differences that are `wide` times as wide as they should be.
+        By differences, `wide` times as wide as usual.
         """
         ...
 
@@ -128,9 +128,11 @@ def land(
     return found
 
 
-def node_at(system: System, y: Array, residual: float, along: Array, step: float, length: float) -> Node:
-    """A point with its slopes and tangent, oriented along a direction."""
-    slopes, detail = system.linearise(y)
+def node_at(
+    system: System, y: Array, residual: float, along: Array, step: float, length: float, wide: float = 1.0
+) -> Node:
+    """A point with its slopes, by differences `wide` times as wide, and tangent, oriented along a direction."""
+    slopes, detail = system.linearise(y, wide)
     scale = system.scale(y)
     if not np.all(np.isfinite(slopes)):
         raise ArithmeticError(f"the equations have no slopes at {y.tolist()}")
@@ -174,21 +176,16 @@ def crossed(system: System, node: Node, y: Array) -> Wall | None:
 
 def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: float) -> tuple[Node | None, str]:
     """The next node, and the sentence with which the walk ends there (empty if it goes on)."""
-    for wide in (1.0, WIDER):
-        if wide > 1.0:
-            nodes = [_smoothed(system, nodes[-1], wide)]
-        node, end = _advance(system, nodes, tol, maximum_step)
-        if node is not None or end:
-            return node, end
-    return None, f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
-
-
-def _smoothed(system: System, node: Node, wide: float) -> Node:
-    """A node with slopes over a wider range, which do not see finer features of the equations, and a new step."""
-    slopes, detail = system.linearise(node.y, wide)
-    tangent = np.linalg.svd(slopes)[2][-1] * system.scale(node.y)
-    tangent = tangent if tangent @ (node.tangent / system.scale(node.y) ** 2) > 0 else -tangent
-    return node._replace(slopes=slopes, detail=detail, tangent=tangent, step=max(node.step, 10 * TARGET))
+    node, end = _advance(system, nodes, tol, maximum_step)
+    if node is not None or end:
+        return node, end
+    last = nodes[-1]
+    try:  # slopes that do not see finer features of the equations
+        last = node_at(system, last.y, last.residual, last.tangent, max(last.step, 10 * TARGET), last.length, WIDER)
+        node, end = _advance(system, [last], tol, maximum_step)
+    except ArithmeticError:
+        pass
+    return node, end if node is not None or end else f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
 
 
 def _advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: float) -> tuple[Node | None, str]:
