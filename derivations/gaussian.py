@@ -170,6 +170,17 @@ def stein_matrix() -> Equation:
     return Equation(left, A.T * gradient, box(*A, *p), wrong=A * gradient)
 
 
+@claim("statmech_attn.positional_semantic.layer_response.response_of_hats")
+def response_to_a_regression() -> Equation:
+    r"""d/da of E[g(m + a y + s x, y) y] is E[g x y^2]/s: how the field of the teacher answers an overlap with it."""
+    p = sp.symbols("p:9", real=True)
+    g = sum(coefficient * w ** (n // 3) * y ** (n % 3) for n, coefficient in enumerate(p))
+    at = {w: m + a * y + s * x}
+    left = sp.diff(expectation((g * y).subs(at), x, y), a)
+    right = expectation((g * x * y**2).subs(at), x, y) / s
+    return Equation(left, right, box(m, a, s, *p), wrong=expectation((g * x * y).subs(at), x, y) / s)
+
+
 @claim()
 def stein_with_a_jump() -> Equation:
     r"""E[g(m + s x) x]/s = E g' + D phi((c - m)/s)/s for g that jumps by D at c: the slope misses the jump."""

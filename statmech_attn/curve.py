@@ -206,7 +206,7 @@ class Curve:
         if odd:
             full[:, odd] = 0.0
             full[odd, :] = 0.0
-            full += odd_slope(lambda x: self.image(theory, x, self.cheap), theory, state)
+            full += odd_slope(lambda x: self.image(theory, x, self.cheap), theory, state, self.cheap)
         return slopes, full
 
     def row(self, node: Node) -> Row:

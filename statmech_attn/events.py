@@ -95,7 +95,7 @@ class SymmetryBreaking:
 
     def equation(self, F: Callable[[Array], Array], row: Row) -> float:
         """r_i - 1."""
-        return rate_of(F, row.theory, row.state, self.group(row.theory, row.state)) - 1
+        return rate_of(F, row.theory, row.state, row.rule, self.group(row.theory, row.state)) - 1
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,8 @@ def _active(theory: Theory, x: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 def jacobian(F: Callable[[Array], Array], state: Array, theory: Theory, *, symmetric: bool = True) -> Array:
     """Derivative F'(state) by central differences of relative width 3e-4, error about 1e-6 of its entries.
 
+    One-sided in a direction in which the state lies on the edge of the feasible ones.
+
     Parameters
     ----------
     F : callable
@@ -242,7 +244,10 @@ def jacobian(F: Callable[[Array], Array], state: Array, theory: Theory, *, symme
     for j in np.flatnonzero(active):
         shift = np.zeros(state.size)
         shift[j] = widths[j]
-        slope[:, j] = (F(state + shift) - F(state - shift)) / (2 * widths[j])
+        up, down, width = F(state + shift), F(state - shift), 2 * widths[j]
+        if not np.all(np.isfinite(down)):  # a variance next to zero
+            down, width = F(state), widths[j]
+        slope[:, j] = (up - down) / width
     return slope
 
 

@@ -98,23 +98,38 @@ def blocks(theory: Theory, state: Array) -> tuple[list[int], dict[str, list[int]
     return even, {"+".join(theory.order_parameters[i] for i in group): group for group in odd.values()}
 
 
-def rate_of(F: Callable[[Array], Array], theory: Theory, state: Array, group: list[int]) -> float:
+def rate_of(F: Callable[[Array], Array], theory: Theory, state: Array, rule: Any, group: list[int]) -> float:
     r"""1 - det(1 - F') on a group of odd order parameters; for a single one the rate r_i. One where a pitchfork is.
 
-    F is odd in the group, so one-sided quotients at amplitudes w and 2 w leave an error of order w^4.
+    F is odd in the group, so quotients at amplitudes w and 2 w leave an error of order w^4.
+    """
+    known = theory.odd_slope(state, rule, group)
+    if known is None:
+        narrow, wide = (quotients(F, theory, state, rule, group, amplitude) for amplitude in (AMPLITUDE, 2 * AMPLITUDE))
+        known = (4 * narrow - wide) / 3
+    slope = across(theory, state, known, group)
+    return float(slope[0, 0]) if len(slope) == 1 else float(1 - np.linalg.det(np.eye(len(slope)) - slope))
+
+
+def quotients(
+    F: Callable[[Array], Array], theory: Theory, state: Array, rule: Any, group: list[int], amplitude: float
+) -> Array:
+    """F_j/x_i over a group of odd order parameters, i moved by an amplitude in units of the scale.
+
+    Under a random rule F is odd only up to its error, of which the difference to the mirror image is free.
     """
     scale = theory.scale(state)
-
-    def quotients(amplitude: float) -> Array:
-        columns = []
-        for i in group:
+    columns = []
+    for i in group:
+        images = []
+        for sign in (1, -1) if theory.replicates(rule) else (1,):
             shifted = state.copy()
-            shifted[i] = amplitude * scale[i]
-            columns.append(F(shifted)[group] / shifted[i])
-        return np.array(columns).T
-
-    slope = across(theory, state, (4 * quotients(AMPLITUDE) - quotients(2 * AMPLITUDE)) / 3, group)
-    return float(slope[0, 0]) if len(slope) == 1 else float(1 - np.linalg.det(np.eye(len(slope)) - slope))
+            shifted[i] = sign * amplitude * scale[i]
+            while theory.infeasibility(shifted) and abs(shifted[i]) > 1e-12 * scale[i]:
+                shifted[i] /= 2  # a variance next to zero allows small overlaps only
+            images.append(F(shifted)[group] / shifted[i])
+        columns.append(np.mean(images, axis=0))
+    return np.array(columns).T
 
 
 def stability_of(theory: Theory, state: Array, slope: Array, observables: Mapping[str, float]) -> Stability:
@@ -169,19 +184,18 @@ def stability(found: Found, *, accuracy: float | None = None) -> Stability:
     def update(x: Array) -> Array:
         return theory.update(x, rule)
 
-    slope = jacobian(update, state, theory) + odd_slope(update, theory, state)
+    slope = jacobian(update, state, theory) + odd_slope(update, theory, state, rule)
     return stability_of(theory, state, slope, found.observables)
 
 
-def odd_slope(F: Callable[[Array], Array], theory: Theory, state: Array) -> Array:
-    """The blocks of F' that break the symmetries of a state, zero elsewhere: (n, n), one evaluation a column."""
-    scale = theory.scale(state)
+def odd_slope(F: Callable[[Array], Array], theory: Theory, state: Array, rule: Any) -> Array:
+    """The blocks of F' that break the symmetries of a state, zero elsewhere: (n, n)."""
     slope = np.zeros((state.size, state.size))
     for group in blocks(theory, state)[1].values():
-        for i in group:
-            shifted = state.copy()
-            shifted[i] = AMPLITUDE * scale[i]
-            slope[group, i] = F(shifted)[group] / shifted[i]
+        known = theory.odd_slope(state, rule, group)
+        if known is None:
+            known = quotients(F, theory, state, rule, group, AMPLITUDE)
+        slope[np.ix_(group, group)] = known
     return slope
 
 

@@ -66,6 +66,10 @@ class Theory(Protocol):
         """(k, n) directions in which a continuous symmetry moves the state into equivalent ones; (0, n) without one."""
         ...
 
+    def odd_slope(self, state: Array, rule: Any, group: list[int]) -> Array | None:
+        """F' on a group of order parameters that break a symmetry of the state, if known without differences of F."""
+        ...
+
     def rules(self, accuracy: float) -> tuple[Any, ...]:
         """Quadrature rules, from the one meant for a relative `accuracy` to the finest; (None,) if all is exact."""
         ...

@@ -27,7 +27,7 @@ from statmech_attn.arclength import (
     walk,
 )
 from statmech_attn.continuation import Branch, checked, finish
-from statmech_attn.curve import WIDTH, Curve, Row
+from statmech_attn.curve import Curve, Row
 from statmech_attn.events import Event, SymmetryBreaking, Transition
 from statmech_attn.theory import Array, ConvergenceError, Theory, accuracy_of, replace
 
@@ -329,10 +329,11 @@ class Extended:
     def linearise(self, y: Array, wide: float = 1.0) -> tuple[Array, Array]:
         scale = self.scale(y)
         known = self._residual(y, None, None)
+        width = wide * self.curves[0].width
         slopes = np.empty((y.size - 1, y.size))
         for j in range(y.size):
             middle = sum(self.interval) / 2 if j == y.size - 1 else 0.0
-            h = -wide * WIDTH if y[j] > middle else wide * WIDTH
+            h = -width if y[j] > middle else width
             shifted = y.copy()
             shifted[j] += h * scale[j]
             changed = next((k for k, part in enumerate(self.parts) if part.start <= j < part.stop), None)

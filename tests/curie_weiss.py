@@ -33,6 +33,9 @@ class CurieWeiss:
         if not (0 < self.temperature < math.inf and math.isfinite(self.field)):
             raise ValueError(f"temperature={self.temperature} must be positive and finite, field={self.field} finite")
 
+    def odd_slope(self, state: Array, rule: Any, group: list[int]) -> None:
+        pass
+
     def flat_directions(self, state: Array) -> Array:
         """None."""
         return np.empty((0, state.size))

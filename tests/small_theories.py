@@ -51,6 +51,9 @@ class Scalar:
     def f(self, u: float) -> float:
         return EQUATIONS[self.equation](u, self.p)
 
+    def odd_slope(self, state: Array, rule: Any, group: list[int]) -> None:
+        pass
+
     def flat_directions(self, state: Array) -> Array:
         return np.empty((0, state.size))
 

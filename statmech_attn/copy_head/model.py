@@ -210,6 +210,9 @@ class CopyHead:
             return np.empty((0, len(names)))
         return np.array([[1.0 if name in ("rho", "tau") else -1.0 for name in names]])
 
+    def odd_slope(self, state: Array, rule: Any, group: list[int]) -> None:
+        """By differences."""
+
     def flat_directions(self, state: Array) -> Array:
         """None."""
         return np.empty((0, state.size))

@@ -15,7 +15,7 @@ import numpy as np
 from statmech_attn.positional_semantic.layer import AttentionLayer
 from statmech_attn.theory import Array
 
-__all__ = ["Instance", "LayerModel", "attention", "instance"]
+__all__ = ["Instance", "LayerModel", "instance"]
 
 #: How the teacher's moments and the Gram matrices of tokens are taken: see :func:`instance`.
 MOMENTS = ("exact", "sampled")
@@ -70,16 +70,6 @@ class Instance(NamedTuple):
         return int(self.tokens.shape[2])
 
 
-def attention(logits: Array, activation: str) -> Array:
-    """Rows of attention of (..., L, L) logits."""
-    if activation == "softmax":
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
-    if activation == "sigmoid":
-        return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
-    return logits
-
-
 def instance(
     model: LayerModel, dimension: int, seed: int = 0, *, teacher_moments: str = "exact", gram: str = "exact"
 ) -> Instance:
@@ -132,8 +122,7 @@ def instance(
     tokens = rng.standard_normal((n, layer.tokens, dimension))
     tokens *= np.sqrt(variances[atoms].T)
     index = tokens @ teacher / np.sqrt(dimension)
-    target = (1 - layer.omega) * attention(index @ index.transpose(0, 2, 1), layer.teacher_activation)
-    target += layer.omega * np.array(layer.positional_target)
+    target = layer.targets(index)
     encodings = positions[atoms].T / np.sqrt(dimension)
     return Instance(layer, seed, gram, tokens, encodings, variances[atoms].T.copy(), teacher, target)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -21,9 +21,10 @@ from statmech_attn.positional_semantic.gauge import (
     signs,
 )
 from statmech_attn.positional_semantic.layer_channel import LayerChannel, layer_averages, symmetric_root
-from statmech_attn.positional_semantic.layer_proximal import start_patterns
-from statmech_attn.positional_semantic.layer_rules import Rule, nodes_of, product_rules, sobol_rules
-from statmech_attn.positional_semantic.row_attention import CODES
+from statmech_attn.positional_semantic.layer_proximal import proximal_points, start_patterns
+from statmech_attn.positional_semantic.layer_response import noise_of, response_of_hats
+from statmech_attn.positional_semantic.layer_rules import EXPONENTS, Rule, nodes_of, product_rules, sobol_rules
+from statmech_attn.positional_semantic.row_attention import CODES, attention
 from statmech_attn.positional_semantic.spectrum import Spectrum
 from statmech_attn.theory import Array, Theory
 
@@ -151,6 +152,11 @@ class AttentionLayer:
     def teacher_rank(self) -> int:
         """t."""
         return self.spectrum.teacher_rank
+
+    def targets(self, index: Array) -> Array:
+        """Targets T = (1 - omega) act(h h^T) + omega A, (n, L, L), at the teacher's index h (n, L, t)."""
+        T = attention(index @ index.transpose(0, 2, 1), self.teacher_activation)
+        return (1 - self.omega) * T + self.omega * np.array(self.positional_target)
 
     def layer(self) -> AttentionLayer:
         """Itself; the two-token model has the same method."""
@@ -380,6 +386,27 @@ class AttentionLayer:
                 return plain, angle
             image = rotated(image, *rotation(coefficients, pairs))
         return self.state_of(image), angle
+
+    def odd_slope(self, state: Array, rule: Rule, group: list[int]) -> Array | None:
+        """Under Stein's rules, for overlaps with position and teacher: :mod:`.layer_response`, at 8 times the points.
+
+        They cost little beside the iterations that led to the state.
+        """
+        if not rule.stein or any(self.order_parameters[i][0] in "qV" for i in group):
+            return None
+        x, rho = self.overlaps(state), self.spectrum.teacher_gram
+        noise = noise_of(*nodes_of(replace(rule, size=min(rule.size + 3, EXPONENTS[-1])), self._dimension), x, rho)
+        points = noise.omega.reshape(len(noise.omega), -1)
+        z, code = points.copy(), CODES[self.student_activation]
+        patterns = start_patterns(self.tokens, self.student_rank)
+        proximal_points(points, x.V, self.targets(noise.teacher), self.spectrum.token_variances, code, patterns, z)
+        g = np.einsum("lab,nlb->nla", np.linalg.inv(x.V), z.reshape(noise.omega.shape) - noise.omega)
+        columns = []
+        for i in group:
+            direction = self.overlaps(np.eye(state.size)[i])
+            hats = response_of_hats(self.alpha, rho, noise, g, direction)
+            columns.append(self.state_of(equations.layer_prior(self.regularization, self.spectrum, hats))[group])
+        return np.array(columns).T
 
     def potential(self, state: Array, rule: Rule) -> float:
         """Training loss with the conjugates of the state itself."""

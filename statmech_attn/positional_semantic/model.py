@@ -135,6 +135,9 @@ class PositionalSemantic:
 
     # ---- the contract of statmech_attn.theory.Theory
 
+    def odd_slope(self, state: Array, rule: Any, group: list[int]) -> None:
+        """By differences."""
+
     def flat_directions(self, state: Array) -> Array:
         """None."""
         return np.empty((0, state.size))

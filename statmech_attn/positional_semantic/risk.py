@@ -16,7 +16,8 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from statmech_attn.positional_semantic.data import Instance, attention
+from statmech_attn.positional_semantic.data import Instance
+from statmech_attn.positional_semantic.row_attention import attention
 from statmech_attn.theory import Array
 
 __all__ = ["Quadratic", "Risk", "expected_error", "quadratic"]
@@ -148,8 +149,7 @@ def expected_error(data: Instance, weights: Array | None = None, mixing: Array |
         normal = ndtri(np.clip(sobol, 1e-12, 1 - 1e-12)).reshape(POINTS, L, -1)
         y = np.einsum("nlj,lij->nli", normal, root)
         h = y[..., t:] + shift
-        T = (1 - layer.omega) * attention(y[..., :t] @ y[..., :t].transpose(0, 2, 1), layer.teacher_activation)
-        T = T + layer.omega * np.array(layer.positional_target)
+        T = layer.targets(y[..., :t])
         S = attention(h @ h.transpose(0, 2, 1), layer.student_activation) if mixing is None else mixing
         A, B, C = _mean_grams(data, U, covariance, y)
         averages.append(0.5 * np.mean(np.sum((T @ A) * T - 2 * (T @ B) * S + (S @ C) * S, axis=(1, 2))))

@@ -20,13 +20,24 @@ import numpy as np
 from numba import njit
 
 from statmech_attn.positional_semantic.attention import FAST, exp
+from statmech_attn.theory import Array
 
-__all__ = ["CODES", "LANES", "attend", "layer_loss", "loss_derivatives", "loss_space"]
+__all__ = ["CODES", "LANES", "attend", "attention", "layer_loss", "loss_derivatives", "loss_space"]
 
 #: Row activations by name; kernels know their number.
 CODES = {"softmax": 0, "sigmoid": 1, "linear": 2}
 #: Points that kernels treat at once.
 LANES = 64
+
+
+def attention(logits: Array, activation: str) -> Array:
+    """Rows of attention of (..., L, L) logits."""
+    if activation == "softmax":
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+    if activation == "sigmoid":
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
+    return logits
 
 
 @njit(error_model="numpy", fastmath=FAST)

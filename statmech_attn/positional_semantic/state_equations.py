@@ -73,6 +73,7 @@ def channel(model: PositionalSemantic, state: Array, level: int) -> Channel:
     quadrants = 2 if m != 0 and theta != 0 else 1
     if a1 != a2 and model.omega > 0:
         quadrants *= 2
+    q = theta**2 / model.sigma**2 + _noise(q, theta, model.sigma**2)
     out = channel_averages(m, theta, q, V, model.sigma**2, model.omega, a1, a2, quadrants, channel_rule(level))
     if m == 0:
         out[0] = 0.0
@@ -81,11 +82,16 @@ def channel(model: PositionalSemantic, state: Array, level: int) -> Channel:
     return Channel(*out)
 
 
+def _noise(q: float, theta: float, rho: float) -> float:
+    """q - theta^2/rho, at least 1e-20 rho: where a strong penalty drives q to zero, m in its units would round off."""
+    return max(q - theta**2 / rho, 1e-20 * rho)
+
+
 def hats(model: PositionalSemantic, state: Array, averages: Channel) -> Hats:
     """Conjugates of a state from its channel averages."""
     q, _, theta, _ = state
     rho = model.sigma**2
-    s = np.sqrt(q - theta**2 / rho)
+    s = np.sqrt(_noise(q, theta, rho))
     V_hat = -model.alpha * averages.g_zeta / s
     return Hats(
         q=model.alpha * averages.g_g,

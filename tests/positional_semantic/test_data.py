@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import statmech_attn as sa
-from statmech_attn.positional_semantic.data import Instance, attention, instance
+from statmech_attn.positional_semantic.data import Instance, instance
 from statmech_attn.positional_semantic.layer import AttentionLayer
 from statmech_attn.positional_semantic.risk import Risk, expected_error, quadratic
-from statmech_attn.positional_semantic.row_attention import CODES
+from statmech_attn.positional_semantic.row_attention import CODES, attention
 from statmech_attn.positional_semantic.spectrum import Spectrum
 from tests.positional_semantic.layers import random_layer
 
