@@ -7,8 +7,8 @@ With rows :math:`\hat w_i` of the estimate, :math:`\tilde x=x+p` and damping :ma
     \omega_{\mu l}&=\tfrac1{\sqrt d}\textstyle\sum_i\tilde x_{\mu l,i}\hat w_i-O_{\mu l},\qquad
     g_{\mu l}=V_l^{-1}(\mathrm{prox}-\omega_{\mu l}),\\
     \hat V_l&=-\alpha\,\overline{\partial g_l/\partial\omega_l},\\
-    u_i&=\Lambda_i^{-1}\big[\tfrac1{\sqrt d}\textstyle\sum_{\mu l}\tilde x_{\mu l,i}g_{\mu l}+A_i\hat w_i\big],\qquad
-    A_i=\textstyle\sum_l\gamma_i^l\hat V_l,\quad\Lambda_i=\lambda+A_i,\\
+    u_i&=\hat w_i+\Lambda_i^{-1}\big[\tfrac1{\sqrt d}\textstyle\sum_{\mu l}\tilde x_{\mu l,i}g_{\mu l}
+    -\lambda\hat w_i\big],\qquad\Lambda_i=\lambda+\textstyle\sum_l\gamma_i^l\hat V_l,\\
     \hat w&\leftarrow(1-\beta)u+\beta\hat w,\qquad
     O_l\leftarrow(1-\beta)\,\tfrac1d\textstyle\sum_i\gamma_i^l\Lambda_i^{-1}\,g_l+\beta O_l .
 
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from statmech_attn.positional_semantic.data import Instance, LayerModel, attention, instance
+from statmech_attn.positional_semantic.data import Instance, LayerModel, instance
 from statmech_attn.positional_semantic.gauge import OrderParameters
 from statmech_attn.positional_semantic.layer import AttentionLayer
 from statmech_attn.positional_semantic.layer_channel import symmetric_root
@@ -39,7 +39,7 @@ from statmech_attn.theory import Array, Status
 __all__ = ["Evolution", "amp", "state_evolution"]
 
 #: Iterations between searches for the global minimum of every sample; in between it is followed.
-SEARCH = 20
+SEARCH = 40
 
 
 class Evolution(NamedTuple):
@@ -72,7 +72,7 @@ class _Denoiser:
         if search:
             self.two_wells = bool(np.any(wells > 1))
         g = np.einsum("lab,nlb->nla", np.linalg.inv(V), self.z.reshape(n, L, r) - omega)
-        derivative = blocks.mean(axis=0)
+        derivative = (np.ones(n) @ blocks.reshape(n, -1)).reshape(L, r, r) / n
         return g, -(derivative + derivative.transpose(0, 2, 1)) / 2
 
 
@@ -86,12 +86,12 @@ def _stein(layer: AttentionLayer, state: OrderParameters) -> Array | None:
 
 def _inverses(layer: AttentionLayer, V_hat: Array) -> Array | None:
     """(K, r, r) Lambda^-1 of every atom; None where it is not positive definite."""
-    precision = layer.regularization * np.eye(layer.student_rank) + np.tensordot(
-        layer.spectrum.arrays[1], V_hat, axes=1
-    )
-    if not np.all(np.isfinite(precision)) or not np.all(np.linalg.eigvalsh(precision) > 0):
+    precision = np.einsum("kl,lab->kab", layer.spectrum.arrays[1], V_hat)
+    precision += layer.regularization * np.eye(layer.student_rank)
+    if not np.isfinite(precision).all():
         return None
-    return np.asarray(np.linalg.inv(precision))
+    values, axes = np.linalg.eigh(precision)
+    return np.einsum("kab,kb,kcb->kac", axes, 1 / values, axes) if values.min() > 0 else None
 
 
 def amp(
@@ -230,20 +230,20 @@ def _iterate(
                 "infeasible", f"iteration {iteration}: the local curvature is not positive; try more damping"
             )
             break
-        field = (flat.T @ g.reshape(n * L, -1) + p.T @ g.sum(axis=0)) / np.sqrt(d)
-        A = np.tensordot(variances, V_hat, axes=1)
-        target = np.einsum("iab,ib->ia", inverse[atoms], field + np.einsum("iab,ib->ia", A[atoms], estimate))
-        change = float(np.linalg.norm(target - estimate) / np.linalg.norm(target))
+        field = (flat.T @ g.reshape(n * L, -1) + p.T @ np.einsum("nla->la", g)) / np.sqrt(d)
+        step = np.einsum("iab,ib->ia", inverse[atoms], field - layer.regularization * estimate)
+        size = float(np.linalg.norm(estimate + step))
+        change = float(np.linalg.norm(step)) / size
         history["change"].append(change)
         if callback is not None:
             callback(iteration, change)
-        if not np.isfinite(change) or np.sum(target**2) > 1e6 * d:
+        if not np.isfinite(change) or size > 1e3 * np.sqrt(d):
             status = Status("infeasible", f"iteration {iteration}: the estimate diverges; try more damping")
             break
-        new = np.tensordot(weights[:, None] * variances, inverse, axes=(0, 0))
+        new = np.einsum("k,kl,kab->lab", weights, variances, inverse)
         onsager = (1 - damping) * np.einsum("lab,nlb->nla", new, g) + damping * onsager
         V = (1 - damping) * new + damping * V
-        estimate = (1 - damping) * target + damping * estimate
+        estimate = estimate + (1 - damping) * step
         state = note()
         if change <= tol and search:
             status = Status("converged", f"converged: change {change:.1e} <= tol {tol:.1e}")
@@ -305,7 +305,7 @@ def state_evolution(
     root = symmetric_root(rho)
     eta = rng.standard_normal((samples, L, t))
     index = np.einsum("lab,nlb->nla", root, eta)
-    denoise = _Denoiser(layer, _targets(layer, index))
+    denoise = _Denoiser(layer, layer.targets(index))
     prior = _Prior(layer, *_law(data, estimate))
     V = _first_width(layer)
     noise = _Path(samples, L, r, rng)
@@ -337,11 +337,6 @@ def state_evolution(
         if not np.all(np.isfinite(V)):
             break
     return Evolution(*(np.array([getattr(row, name) for row in rows]) for name in Evolution._fields))
-
-
-def _targets(layer: AttentionLayer, index: Array) -> Array:
-    T = attention(index @ index.transpose(0, 2, 1), layer.teacher_activation)
-    return (1 - layer.omega) * T + layer.omega * np.array(layer.positional_target)
 
 
 def _law(data: Instance, estimate: Array) -> tuple[Array, Array, Array]:

@@ -28,7 +28,7 @@ import numpy as np
 from numba import njit, prange
 
 from statmech_attn.positional_semantic.attention import FAST
-from statmech_attn.positional_semantic.layer_proximal import deepest_wells, response, settle, work_space
+from statmech_attn.positional_semantic.layer_proximal import ROUND_OFF, deepest_wells, response, settle, work_space
 from statmech_attn.positional_semantic.row_attention import LANES, attend, layer_loss
 from statmech_attn.theory import Array
 
@@ -233,12 +233,12 @@ def _sums(nodes, weights, root, m, slope, s, precision, c, omega, A, codes, patt
                 scalars[3, p] = 0.0
                 exchanges = exchanges or second[p] - scalars[0, p] < width
             if exchanges:
-                settle(other, w, precision, T, c, codes[0], False, gap, space)
+                settle(other, w, precision, T, c, codes[0], False, ROUND_OFF, gap, space)
                 for p in range(LANES):
                     if second[p] == np.inf or space[2][1][p] > 0.0:
                         gap[p] = np.inf
                 _stiffness(space[1][0], other, z, stiffness)
-            settle(z, w, precision, T, c, codes[0], False, scalars[0], space)
+            settle(z, w, precision, T, c, codes[0], False, ROUND_OFF, scalars[0], space)
             response(precision, space[1][2], column, D)
             _add_rest(rest, weight, one, D, T, r)
             _field(precision, z, w, column, g)

@@ -21,7 +21,14 @@ from statmech_attn.positional_semantic.attention import FAST
 from statmech_attn.positional_semantic.row_attention import LANES, loss_derivatives, loss_space
 from statmech_attn.theory import Array
 
-__all__ = ["deepest_wells", "proximal_points", "response", "settle", "start_patterns", "work_space"]
+__all__ = ["ROUND_OFF", "deepest_wells", "proximal_points", "response", "settle", "start_patterns", "work_space"]
+
+#: Length of a Newton step after which the error is round-off.
+ROUND_OFF = 1e-7
+#: The same for points that move from call to call, whose minimisers end at an error of its square.
+FOLLOWED = 1e-4
+#: Length of a Newton step that does not leave a well.
+SMALL = 0.2
 
 
 @lru_cache
@@ -251,14 +258,17 @@ def deepest_wells(z, other, w, precision, T, c, code, patterns, minimum, second,
 
 
 @njit(error_model="numpy")
-def settle(z, w, precision, T, c, code, known, minimum, space):  # type: ignore[no-untyped-def]
-    """Newton steps inside the well of z, to round-off; writes the minima (LANES,), `known` after a single descent.
+def settle(z, w, precision, T, c, code, known, tol, minimum, space):  # type: ignore[no-untyped-def]
+    """Newton steps inside the well of z until one is shorter than `tol`; the error left is of the order of its square.
 
+    Writes the minima (LANES,); `known`: a single descent left its end in `space`. True where every Hessian was positive
+    definite and every step small, so that z has come to the bottom of the well in which it was.
     Leaves Hessian, its Cholesky factor (for :func:`response`), its shift (zero in a well) and the last step in `space`.
     """
     (_, gradient, _, _), (hessian, _, factor), numbers, step, work = space
     shift, pivot = numbers[1], numbers[2]
     n = z.shape[0]
+    inside = True
     for k in range(4):
         if k > 0 or not known:
             _objective(z, w, precision, T, c, code, minimum, gradient, hessian, work)
@@ -272,8 +282,10 @@ def settle(z, w, precision, T, c, code, known, minimum, space):  # type: ignore[
             for p in range(LANES):
                 z[i, p] += step[i, p]
                 largest = max(largest, abs(step[i, p]))
-        if largest < 1e-7:  # and the error left is of the order of its square
-            break
+        inside = inside and largest < SMALL and np.max(shift) == 0.0
+        if largest < tol:
+            return inside
+    return False
 
 
 @njit(error_model="numpy")
@@ -302,7 +314,8 @@ def proximal_points(w, V, T, c, code, patterns, z):  # type: ignore[no-untyped-d
     """Global proximal operator at many points.
 
     w (n, L r) points; V (L, r, r); T (n, L, L) targets; z (n, L r) first guesses, overwritten by the minimisers.
-    Returns minima (n,), numbers of wells seen (n,) and diagonal blocks of the response (n, L, r, r).
+    Without patterns the minima are local, followed from the guesses. Returns minima (n,), numbers of wells seen (n,)
+    and diagonal blocks of the response (n, L, r, r).
     """
     n, L, r = w.shape[0], V.shape[0], V.shape[1]
     precision = np.empty_like(V)
@@ -331,8 +344,16 @@ def proximal_points(w, V, T, c, code, patterns, z):  # type: ignore[no-untyped-d
                 for i in range(L):
                     for j in range(L):
                         target[i, j, p] = T[mu, i, j]
-            deepest_wells(here, other, points, precision, target, c, code, patterns, minimum, second, space)
-            settle(here, points, precision, target, c, code, patterns.shape[0] == 0, minimum, space)
+            second[:] = np.inf
+            followed = patterns.shape[0] == 0 and settle(
+                here, points, precision, target, c, code, False, FOLLOWED, minimum, space
+            )
+            if not followed:
+                for p in range(LANES):
+                    for i in range(L * r):
+                        here[i, p] = z[min(first + p, n - 1), i]
+                deepest_wells(here, other, points, precision, target, c, code, patterns, minimum, second, space)
+                settle(here, points, precision, target, c, code, patterns.shape[0] == 0, ROUND_OFF, minimum, space)
             response(precision, space[1][2], column, D)
             for p in range(min(LANES, n - first)):
                 minima[first + p] = minimum[p]

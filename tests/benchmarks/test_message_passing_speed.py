@@ -27,9 +27,9 @@ def seconds(function):
     return time.perf_counter() - begun
 
 products, iterations = [], []
-for _ in range(3):
+for _ in range(5):
     h = flat @ start
-    products.append(min(seconds(lambda: (flat @ start, flat.T @ h)) for _ in range(5)))
+    products.append(seconds(lambda: [(flat @ start, flat.T @ h) for _ in range(40)]) / 40)
     one = seconds(lambda: _iterate(data, start, 0.5, 1, 1e-30, None))
     iterations.append((seconds(lambda: _iterate(data, start, 0.5, 41, 1e-30, None)) - one) / 40)
 print(min(iterations) / min(products))
@@ -37,9 +37,9 @@ print(min(iterations) / min(products))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dimension", "bound"), [(1000, 5.0), (2000, 4.0)])
+@pytest.mark.parametrize(("dimension", "bound"), [(1000, 2.5), (2000, 2.0)])
 def test_iteration_costs_little_more_than_its_products(dimension: int, bound: float, capsys) -> None:
-    """One thread, two tokens, n = 2 d. On a quiet machine about 1.7 and 1.4; the bounds leave room for a busy one."""
+    """One thread, two tokens, n = 2 d. On a quiet machine 1.45 and 1.2; the bounds leave room for a busy one."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", CODE.format(dimension=dimension)], env=environment, capture_output=True, text=True
