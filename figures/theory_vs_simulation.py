@@ -3,7 +3,7 @@
 L-BFGS at d = 1000, gradient descent at d = 500, message passing at d = 1000 on the semantic branch; on the positional
 one it does not converge, for replica symmetry is unstable there. The risk has limiting Gram matrices, which takes most
 finite-size corrections out; the seeds are the same for every alpha and method, so that neighbouring points share their
-fluctuation. Below: (simulation - theory) in standard errors. Data: theory_vs_simulation.csv.
+fluctuation. Below: z of simulation against theory. Data: theory_vs_simulation.csv.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def draw() -> None:
         below.axhspan(-3, 3, color="0.92", zorder=0)
         below.axhline(0, color="0.5", linewidth=0.6)
         below.set_xlabel("alpha")
-    panels[1, 0].set_ylabel("residual\n(standard errors)")
+    panels[1, 0].set_ylabel("residual z")
     marks = [
         plt.Line2D(
             [], [], marker=m, color="0.3", markerfacecolor="white", linestyle="", markersize=3.5, label=LABELS[n]

@@ -185,7 +185,9 @@ def advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: flo
         node, end = _advance(system, [last], tol, maximum_step)
     except ArithmeticError:
         pass
-    return node, end if node is not None or end else f"no step succeeds any more, down to a length of {SMALLEST_STEP}"
+    if node is not None or end:
+        return node, end
+    return None, f"no step succeeds any more, down to a length of {max(SMALLEST_STEP, tol):g}"
 
 
 def _advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: float) -> tuple[Node | None, str]:
@@ -194,7 +196,7 @@ def _advance(system: System, nodes: Sequence[Node], tol: float, maximum_step: fl
     scale = system.scale(last.y)
     unit = last.tangent / scale
     h = min(last.step, maximum_step)
-    while h >= SMALLEST_STEP:
+    while h >= max(SMALLEST_STEP, tol):
         wall = crossed(system, last, predict(system, nodes, h))
         if wall is not None and last.y[wall.coordinate] == wall.value:
             return None, wall.sentence

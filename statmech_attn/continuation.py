@@ -138,7 +138,7 @@ class Branch:
     def curve(self) -> Curve:
         """Its equations."""
         middle = self.rows[len(self.rows) // 2].state
-        return Curve(self.theory, self.parameter_name, self.interval, middle, self.accuracy)
+        return Curve(self.theory, self.parameter_name, self.interval, middle, self.accuracy, self.tol)
 
     def at(self, value: float) -> tuple[Row, ...]:
         """All states at a value of the parameter, in the order of the branch; none where it does not reach."""
@@ -335,7 +335,7 @@ def trace(
     if not maximum_step > SMALLEST_STEP or max_rows < 1:
         raise ValueError(f"maximum_step={maximum_step!r} and max_rows={max_rows!r} must be positive")
     theory, state, label, count = _started(theory, parameter, (low, high), start, tol, accuracy)
-    curve = Curve(theory, parameter, (low, high), state, accuracy)
+    curve = Curve(theory, parameter, (low, high), state, accuracy, tol)
     curve.count = count
     key = {
         "theory": theory.name,

@@ -21,7 +21,8 @@ from statmech_attn.theory import Array, Named, Theory, replace
 __all__ = ["Curve", "Row"]
 
 #: Relative width of the one-sided differences that give slopes for the corrector. Where the quadrature is less accurate
-#: than that, its accuracy, and the same rule as for the equations: finer features of F are artefacts of the rule.
+#: than that, its accuracy, and the same rule as for the equations: finer features of F are artefacts of the rule. No
+#: less than sqrt(tol), which is best for a function that is known to `tol`.
 WIDTH = 5e-4
 
 
@@ -87,10 +88,12 @@ class Row(Named):
 class Curve:
     """x = F(x; p) with y = (order parameters that keep the symmetries, p); counts evaluations of F."""
 
-    def __init__(self, theory: Theory, parameter: str, interval: tuple[float, float], state: Array, accuracy: float):
+    def __init__(
+        self, theory: Theory, parameter: str, interval: tuple[float, float], state: Array, accuracy: float, tol: float
+    ):
         self.theory, self.parameter, self.interval = theory, parameter, interval
         self.accuracy = accuracy
-        self.width = max(WIDTH, accuracy)
+        self.width = max(WIDTH, accuracy, math.sqrt(tol))
         self.rules = theory.rules(accuracy)
         self.rule = self.rules[0]
         self.cheap = theory.rules(math.inf)[0] if accuracy <= WIDTH else self.rule

@@ -42,6 +42,7 @@ class Stability:
         Of F' across the flat directions, by decreasing real part.
     rates : dict
         Largest real eigenvalue in each symmetry-odd direction; above one the state is unstable to it.
+        -inf where none is real.
     replicon : float
         Smooth part of the replicon; nan for a theory without one.
     jump_probability : float

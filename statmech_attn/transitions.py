@@ -224,7 +224,7 @@ def switch(
     broken = transition.states[0].copy()
     broken[i] = theory.scale(broken)[i]
     accuracy = accuracy_of(theory, accuracy)
-    curve = Curve(theory, name, (low, high), broken, accuracy)
+    curve = Curve(theory, name, (low, high), broken, accuracy, tol)
     y = curve.coordinates(transition.states[0], transition.parameter)
     amplitude = int(np.flatnonzero(curve.active == i)[0])
     found = land(curve, y, amplitude, 0.0, curve.linearise(y)[0], curve.scale(y), tol)
@@ -260,13 +260,15 @@ def _mirrored(branch: Branch, signs: Array, curve: Curve) -> Branch:
 class Extended:
     """States, first and second parameter: x = F(x) for every state, and the equation of an event."""
 
-    def __init__(self, transition: Transition, parameter: str, interval: tuple[float, float], accuracy: float):
+    def __init__(
+        self, transition: Transition, parameter: str, interval: tuple[float, float], accuracy: float, tol: float
+    ):
         self.theory, self.event, self.accuracy = transition.theory, transition.event, accuracy
         self.first, self.second, self.interval = transition.parameter_name, parameter, interval
         self.unit = abs(transition.parameter) or 1.0
         p = transition.parameter
         self.curves = [
-            Curve(self.theory, self.first, (p - self.unit, p + self.unit), state, accuracy)
+            Curve(self.theory, self.first, (p - self.unit, p + self.unit), state, accuracy, tol)
             for state in transition.states
         ]
         sizes = [curve.active.size for curve in self.curves]
@@ -465,7 +467,7 @@ def critical_line(
     own = float(getattr(theory, parameter))
     if not low <= own <= high:
         raise ValueError(f"interval={interval!r} does not hold the transition, which is at {parameter}={own:g}")
-    system = Extended(transition, parameter, (low, high), accuracy_of(theory, accuracy))
+    system = Extended(transition, parameter, (low, high), accuracy_of(theory, accuracy), tol)
     parts = [s[c.active] for s, c in zip(transition.states, system.curves, strict=True)]
     y = np.concatenate([*parts, [transition.parameter, own]])
     found = land(system, y, y.size - 1, own, system.linearise(y)[0], system.scale(y), tol)
